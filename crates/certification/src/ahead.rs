@@ -1,14 +1,14 @@
 //! Deliveries by a follower before its leader: transactions of the follower's own site that it
 //! knows to be committed, and that no other transaction can precede.
 //!
-//! A leader that proposes a time while no other transaction is undecided or waits for delivery says
-//! so in ACCEPT, with the time of the last transaction. If the proposal becomes the strong
-//! timestamp, no transaction ever comes in between: what this leader proposes later is greater, and
-//! so is what a successor proposes, because a quorum stores the proposal until the group has
-//! delivered it. This holds for every later leader, so that ballots do not matter here. No ceiling
-//! is needed: a ceiling shows that *nothing* happened up to some time, for which there is no entry.
-//! A leader finishes an entry only up to what it has reported as complete, so that its successors
-//! stay above the entry afterwards, too.
+//! If no other transaction is undecided or waits for delivery when a leader proposes a time, the
+//! leader's ACCEPT contains the time of the last transaction. If the proposal becomes the strong
+//! timestamp, no transaction ever comes in between. What this leader proposes later is greater.
+//! What a successor proposes is greater, too, because a quorum stores the proposal until the group
+//! has delivered it. This holds for every later leader, so that ballots do not matter here. No
+//! ceiling is needed: a ceiling shows that *nothing* happened up to some time, for which there is
+//! no entry. A leader finishes an entry only up to the time that it has reported as complete, so
+//! that its successors stay above the entry afterwards, too.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use solera_time::Timestamp;
 
 use crate::ids::TransactionId;
 
-/// Undelivered proposals that nothing can precede, by time. Only speed depends on them; they do not
-/// survive a restart.
+/// Undelivered proposals that nothing can precede, by time. Only latency depends on them; they do
+/// not survive a restart.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyDelivery {
     proposals: BTreeMap<Timestamp, Proposal>,
@@ -26,7 +26,7 @@ pub(crate) struct EarlyDelivery {
 #[derive(Debug)]
 struct Proposal {
     tid: TransactionId,
-    /// The last transaction before it.
+    /// Time of the last transaction before it.
     after: Timestamp,
     /// Whether it is known to have committed at the proposed time.
     committed: bool,

@@ -15,13 +15,13 @@ use crate::payload::GroupPayload;
 /// All groups order claims in the same way, so that they give priority to the same transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Claim {
-    /// When the coordinator submitted the first attempt, by its clock.
+    /// Time when the coordinator submitted the first attempt, by its clock.
     since: Timestamp,
     /// The first attempt, which identifies all later ones.
     first: TransactionId,
     /// Hash of the keys of the attempts. Another transaction of the same client is not a retry, and
-    /// must not use the claim: keys that a leader reserves for a retry that never comes block
-    /// others in vain.
+    /// must not use the claim: keys that a leader reserves for a retry that never comes block other
+    /// transactions for nothing.
     footprint: u64,
 }
 
@@ -43,7 +43,7 @@ impl Claim {
         Claim { since, first, footprint }
     }
 
-    /// Whether a transaction with this footprint may be a retry.
+    /// Returns whether a transaction with this footprint may be a retry.
     pub(crate) fn is_retry_with(&self, footprint: u64) -> bool {
         self.footprint == footprint
     }

@@ -19,7 +19,7 @@ pub struct Config {
     pub groups: Vec<GroupId>,
     /// The site whose members lead at first.
     pub leader: SiteId,
-    /// Number of sites that may be lost together with all that they have stored.
+    /// Number of sites that may be lost together with all data that they have stored.
     pub f: usize,
     /// Number of times that the worker had been started before.
     pub run: u64,
@@ -34,20 +34,20 @@ pub struct Config {
 pub struct Timing {
     /// Period of a leader's status messages.
     pub status_interval: Duration,
-    /// Time without a message of the leader after which it is replaced. Somewhat more than a round
-    /// trip.
+    /// Time without a message of the leader after which the members replace it. Must be somewhat
+    /// longer than a round trip.
     pub leader_timeout: Duration,
-    /// Time after which a coordinator repeats its requests. A leader waits as long between its
-    /// questions for the outcome of a transaction.
+    /// Time after which a coordinator repeats its requests. A leader waits as long before it asks
+    /// again for the outcome of a transaction.
     pub retry: Duration,
     /// How far ahead of its clock a leader has its members store a ceiling.
     pub reserve: Duration,
-    /// Messages of other sites with a time further ahead than this are dropped: a worker that
-    /// followed such a time would advance the clocks of all others.
+    /// Largest time by which times of other sites may be ahead. A message with a later time is
+    /// dropped: a worker that followed such a time would advance the clocks of all others.
     pub max_ahead: Duration,
     /// Time for which a leader reserves keys for the retry of an aborted transaction. It covers the
-    /// longest wait of the retry for the transactions in its way, and the round trip to a distant
-    /// site.
+    /// longest wait of the retry for the transactions with which it conflicts, and the round trip
+    /// to a distant site.
     pub reservation: Duration,
 }
 
@@ -71,14 +71,15 @@ pub enum Rule {
     Quorum,
     /// A vote takes prepared transactions into account.
     PreparedConflicts,
-    /// A new leader takes over what a quorum has stored.
+    /// A new leader takes over the state that a quorum has stored.
     Gather,
-    /// The first term after a change of members takes over what all of them have stored.
+    /// The first term after a change of members takes over the states of all members.
     AllAfterChange,
     /// A term begins without the votes that no member has acknowledged.
     DropUnacknowledged,
-    /// After a change of members, a member does not acknowledge a vote of an earlier term for the
-    /// first time, and its leader neither reports anything as complete nor confirms its term.
+    /// After a change of members, a member acknowledges no vote of an earlier term for the first
+    /// time. The leader of an earlier term neither reports anything as complete nor confirms its
+    /// term.
     NothingOutdated,
     /// Requests that were deferred for coordinators of sites that have left get no vote.
     ForgetFormer,
@@ -91,7 +92,7 @@ pub enum Rule {
     DeliverInOrder,
     /// A follower delivers a transaction before its leader does only if nothing can precede it.
     NothingBetween,
-    /// A new leader waits until it has stored what the other members have.
+    /// A new leader waits until it has stored the transactions that the other members have.
     CatchUp,
     /// A member acknowledges a vote only when its site stores what the transaction has seen (§4,
     /// Figure 2).
@@ -145,8 +146,8 @@ impl Configuration {
         Configuration { number, members: first_runs.keys().copied().collect(), first_runs }
     }
 
-    /// Whether the generation in which a transaction was submitted has ended. Its groups may have
-    /// delivered and forgotten it without a trace.
+    /// Returns whether the generation in which a transaction was submitted has ended. Its groups
+    /// may have delivered and forgotten it without a trace.
     pub(crate) fn is_former(&self, tid: TransactionId) -> bool {
         let first_run = self.first_runs.get(&tid.coordinator.site);
         first_run.is_none_or(|first_run| tid.serial.run < *first_run)

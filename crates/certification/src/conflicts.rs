@@ -1,4 +1,4 @@
-//! The vote: whether a snapshot holds every conflicting transaction before it (UniStore §6.3).
+//! The vote: whether a snapshot contains every conflicting transaction before it (UniStore §6.3).
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -15,10 +15,11 @@ pub(crate) struct Conflicts {
     /// Transactions that may commit.
     prepared: HashMap<Key, SmallVec<[Prepared; 1]>, FixedState>,
     /// Transactions that committed. Those of one kind on a key are merged: a snapshot that covers
-    /// the merged vector holds each of them.
+    /// the merged vector contains each of them.
     committed: HashMap<Key, SmallVec<[Committed; 1]>, FixedState>,
     /// Covers the transactions that another leader has delivered, whose keys are not known here,
-    /// and the conflicts that were pruned. A snapshot below the fence cannot be certified.
+    /// and the conflicts that were pruned. A transaction whose snapshot does not cover the fence
+    /// aborts.
     fence: Vector,
 }
 
@@ -47,7 +48,7 @@ impl Conflicts {
         }
     }
 
-    /// Returns why a transaction must abort, or `None` if nothing conflicts.
+    /// Returns the reason for which a transaction must abort, or `None` if nothing conflicts.
     pub(crate) fn against<W>(&self, payload: &GroupPayload<W>) -> Option<AbortCause> {
         if !payload.accesses.is_empty() && !payload.snap_vec.covers(&self.fence) {
             return Some(AbortCause { key: None, past: self.fence });
@@ -67,7 +68,7 @@ impl Conflicts {
         cause
     }
 
-    /// Returns the commit vectors of transactions that conflict with an access: all that may
+    /// Returns the commit vectors of the transactions that conflict with an access: all that may
     /// commit, and those that committed and are not in the snapshot.
     fn in_the_way<'a>(
         &'a self,
@@ -136,7 +137,7 @@ impl Conflicts {
         self.prepared.clear();
     }
 
-    /// Forgets conflicts that every later snapshot holds.
+    /// Forgets conflicts that every later snapshot contains.
     pub(crate) fn prune(&mut self, floor: &Vector) {
         self.fence.join(floor);
         self.committed.retain(|_, committed| {

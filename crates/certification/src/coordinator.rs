@@ -1,7 +1,7 @@
 //! CERTIFY: collects the votes of every group and derives the outcome (UniStore Alg. 3 l. 3, §6.3).
 //!
-//! A process that has the answers of the quorums knows the decision, and every process that asks
-//! gets the same answers. No other process therefore waits for the coordinator's state: when a
+//! Any process that has the answers of the quorums knows the decision, and every process that asks
+//! gets the same answers. No process therefore depends on the coordinator's state: when a
 //! coordinator fails, a group's leader collects the answers in its place.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,8 +21,8 @@ use crate::payload::{GroupPayload, Outcome, Vote};
 use crate::rare;
 use crate::step::Step;
 
-/// Time for which a coordinator insists on the outcome of a transaction that it has given up. Until
-/// then its groups remember all that it has submitted since.
+/// Time for which a coordinator requests the outcome of a transaction that it has given up. During
+/// this time, its groups remember all transactions that it has submitted since.
 const INSISTING: Duration = Duration::from_secs(60);
 
 /// The transactions that one worker has submitted, or finishes for other coordinators.
@@ -30,30 +30,30 @@ const INSISTING: Duration = Duration::from_secs(60);
 pub(crate) struct Coordinator<W> {
     me: Address,
     next: Serial,
-    /// Names that clients hold of transactions that will be submitted later.
+    /// Identifiers of transactions that will be submitted later, and that clients already know.
     reserved: BTreeSet<Serial>,
     pending: BTreeMap<TransactionId, Pending<W>>,
     /// The last term of each group that is known to have begun.
     ballots: BTreeMap<GroupId, Ballot>,
-    /// Outcomes of own transactions whose clients know the name.
+    /// Outcomes of own transactions whose clients know the identifier.
     outcomes: Outcomes<Serial>,
 }
 
 #[derive(Debug)]
 struct Pending<W> {
-    /// Whether it was submitted here, rather than finished for another coordinator or given up long
-    /// ago.
+    /// Whether this worker has submitted the transaction. False if this worker finishes it for
+    /// another coordinator, or gave it up long ago.
     submitted: bool,
-    /// Whether its client knows its name, and may ask for the outcome.
+    /// Whether the client knows the identifier, and may ask for the outcome.
     named: bool,
     participants: Arc<[GroupId]>,
-    /// Its parts; empty if it is finished for another coordinator, or given up.
+    /// Parts of the transaction; empty if it is finished for another coordinator, or given up.
     payloads: BTreeMap<GroupId, Arc<GroupPayload<W>>>,
     /// The latest time that a group may propose for it.
     until: Timestamp,
-    /// Claim of its earlier attempts, if it was aborted before.
+    /// Claim of its earlier attempts, if it is a retry.
     claim: Option<Claim>,
-    /// When it was submitted.
+    /// Time when it was submitted.
     submitted_at: Timestamp,
     answers: BTreeMap<(GroupId, Ballot), Answers>,
     chosen: BTreeMap<GroupId, (Vote, Timestamp)>,
@@ -84,15 +84,15 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// Reserves the name of a transaction that will be submitted later. Until it is submitted or
-    /// released, the groups remember all that is submitted here.
+    /// Reserves the identifier of a transaction that will be submitted later. Until it is submitted
+    /// or released, the groups remember all transactions that are submitted here.
     pub(crate) fn reserve(&mut self) -> TransactionId {
         let tid = self.next_name();
         self.reserved.insert(tid.serial);
         tid
     }
 
-    /// Releases a reserved name whose transaction ended without being submitted.
+    /// Releases a reserved identifier whose transaction ended without being submitted.
     pub(crate) fn release(&mut self, tid: TransactionId, outcome: Outcome) {
         if self.is_own(tid) && self.reserved.remove(&tid.serial) {
             self.outcomes.remember(tid.serial, outcome);
@@ -104,7 +104,7 @@ impl<W: Clone> Coordinator<W> {
         TransactionId { coordinator: self.me, serial: self.next }
     }
 
-    /// Submits a transaction, part by part, under a name that was reserved for it or a new one.
+    /// Submits a transaction, part by part, under a reserved or a new identifier.
     pub(crate) fn certify(
         &mut self,
         step: &mut Step<'_, W>,
@@ -123,7 +123,8 @@ impl<W: Clone> Coordinator<W> {
         tid
     }
 
-    /// Determines the outcome of a transaction that another coordinator has left, or has it abort.
+    /// Determines the outcome of a transaction that another coordinator has left, or makes it
+    /// abort.
     pub(crate) fn finish(
         &mut self,
         step: &mut Step<'_, W>,
@@ -200,15 +201,15 @@ impl<W: Clone> Coordinator<W> {
         self.ballots.get(&group).map_or(step.config.leader, |ballot| ballot.leader)
     }
 
-    /// Learns the term that a member of this worker has seen begin.
+    /// Takes the term that a member of this worker has seen begin.
     pub(crate) fn learn_leader(&mut self, step: &mut Step<'_, W>, member: &Member<W>) {
         if let Some(ballot) = member.kept.election.begun() {
             self.learn_ballot(step, member.kept.group, ballot);
         }
     }
 
-    /// Learns of a term that has begun. Repeats the requests to its leader at once if another site
-    /// led before, or if other members were asked meanwhile because the leader did not answer.
+    /// Notes a term that has begun. Repeats the requests to its leader at once if another site led
+    /// before, or if other members were asked meanwhile because the leader did not answer.
     fn learn_ballot(&mut self, step: &mut Step<'_, W>, group: GroupId, ballot: Ballot) {
         let Some(former) = self.note_ballot(step, group, ballot) else { return };
         let moved = former.leader != ballot.leader;
@@ -255,7 +256,8 @@ impl<W: Clone> Coordinator<W> {
         for (tid, pending) in &mut self.pending {
             let age = step.now.monotonic.since(pending.since);
             if pending.payloads.is_empty() && age >= INSISTING {
-                // From now on it is treated like one that another coordinator has left.
+                // From now on, this coordinator handles it like one that another coordinator has
+                // left.
                 pending.submitted = false;
             }
             if step.now.monotonic.since(pending.asked) >= step.config.timing.retry {
@@ -294,7 +296,7 @@ impl<W: Clone> Coordinator<W> {
         ts: Timestamp,
     ) {
         self.learn_ballot(step, group, ballot);
-        // The quorums of a term with other members are not known here.
+        // This coordinator does not know the quorums of a term with other members.
         let counts = step.configuration.members.contains(&from)
             && ballot.configuration == step.configuration.number;
         let Some(pending) = self.pending.get_mut(&tid).filter(|_| counts) else {
@@ -306,12 +308,12 @@ impl<W: Clone> Coordinator<W> {
             ts,
             from: BTreeSet::new(),
         });
-        // A leader that has forgotten an aborted transaction, because its coordinator's site has
-        // left, votes on it once more; a member that has not forgotten it repeats the earlier vote.
-        // With neither vote can the transaction commit, at any time.
+        // A leader may vote twice on an aborted transaction, because it forgot the transaction when
+        // the coordinator's site left. A member that has not forgotten it then repeats the earlier
+        // vote. With neither vote can the transaction commit, so the two votes count together.
         let neither_commits = answers.vote != Vote::Commit && vote != Vote::Commit;
         if !neither_commits && (&answers.vote, answers.ts) != (&vote, ts) {
-            // A vote that differs from the term's vote, of which there is only one, is not counted.
+            // A term has one vote. A vote that differs from it does not count.
             step.counts.ignored += 1;
             return;
         }
@@ -336,15 +338,17 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// Handles a leader's answer that a transaction is over: its groups' leaders are to forget it.
+    /// Handles a leader's answer that a transaction is over, so that the leaders of its groups
+    /// forget it.
     pub(crate) fn on_over(&mut self, step: &mut Step<'_, W>, tid: TransactionId, oldest: Serial) {
         let oldest = Some(oldest).filter(|_| step.config.keeps(Rule::LearnOldest));
         self.on_decision(step, tid, None, oldest);
     }
 
-    /// Passes an outcome, derived from the groups' answers or received from a leader that knows it,
-    /// to the submitter here and to the leaders. For a transaction of another coordinator, the
-    /// first transaction that this coordinator may still submit goes along, if known.
+    /// Passes an outcome to the submitter here and to the leaders. The outcome was derived from the
+    /// groups' answers, or received from a leader that knows it. For a transaction of another
+    /// coordinator, also passes the first transaction that this coordinator may still submit, if it
+    /// is known.
     pub(crate) fn on_decision(
         &mut self,
         step: &mut Step<'_, W>,
@@ -365,13 +369,12 @@ impl<W: Clone> Coordinator<W> {
                 None => rare::THIRD_PARTY_FINDS_IT_OVER,
             });
         }
-        // A process that finishes a transaction long after it was over may find that all groups
-        // have forgotten it.
+        // A process that finishes a transaction late may find that all groups have forgotten it.
         if let Some(outcome) = outcome.as_ref().filter(|_| pending.submitted) {
             if pending.named {
                 self.outcomes.remember(tid.serial, outcome.clone());
             }
-            // A transaction that was given up is not retried.
+            // A transaction that was given up has no payloads, and is not retried.
             let about = || footprint(pending.payloads.values());
             let first = || Claim::new(pending.submitted_at, tid, about());
             let is_aborted = matches!(outcome, Outcome::Aborted(_));
@@ -393,8 +396,9 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// Stops submitting a transaction: from now on only asks for its outcome, which makes it abort
-    /// where it did not arrive. Its client is sent the name.
+    /// Stops submitting a transaction. From now on, the coordinator only asks for the outcome. A
+    /// group that never received the transaction then votes to abort. The client receives the
+    /// identifier.
     pub(crate) fn give_up(&mut self, tid: TransactionId) {
         if let Some(pending) = self.pending.get_mut(&tid) {
             pending.named = true;
@@ -402,8 +406,8 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// Returns the outcome of an own transaction whose client knows its name, if it is known and
-    /// recent.
+    /// Returns the outcome of an own transaction whose client knows the identifier, if the outcome
+    /// is known and recent.
     pub(crate) fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
         self.is_own(tid).then(|| self.outcomes.of(tid.serial)).flatten()
     }
@@ -437,15 +441,15 @@ impl<W> Pending<W> {
         self.participants.iter().copied().filter(|group| !self.chosen.contains_key(group))
     }
 
-    /// Whether the transaction commits at the time that this group proposed.
+    /// Returns whether the transaction commits at the time that this group proposed.
     fn proposes(&self, group: GroupId, outcome: Option<&Outcome>) -> bool {
         let proposed = self.chosen.get(&group).map(|(_, ts)| *ts);
         matches!(outcome, Some(Outcome::Committed(ts)) if Some(*ts) == proposed)
     }
 
-    /// Returns the decision, once it is known: abort as soon as one group has chosen abort; commit
-    /// when all groups have chosen commit, at the greatest time. `Some(None)` if a group may have
-    /// forgotten the transaction: it is over, and no process needs its outcome.
+    /// Returns the decision once it is known. It is abort as soon as one group has chosen abort. It
+    /// is commit when all groups have chosen commit, at the greatest time. `Some(None)` if a group
+    /// may have forgotten the transaction: then it is over, and no process needs its outcome.
     fn outcome(&self) -> Option<Option<Outcome>> {
         let against = self.chosen.values().find_map(|(vote, _)| match vote {
             Vote::Abort(cause) => Some(Some(Outcome::Aborted(cause.clone()))),

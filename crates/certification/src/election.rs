@@ -1,13 +1,13 @@
-//! Election of a group's leader: status messages, canvasses and ballots, independent of what the
-//! group votes on.
+//! Election of a group's leader: status messages, canvasses and ballots. It does not depend on the
+//! subject of the group's votes.
 //!
-//! A member that does not hear its leader first asks whether the others do (canvass), so that a
-//! member that was cut off does not disturb a working group. Then it begins a term: a quorum leaves
-//! all lower ones and hands over its state.
+//! A member that does not hear its leader first asks whether the other members do (canvass), so
+//! that a member that was cut off does not disturb a working group. Then it begins a term: a quorum
+//! leaves all lower terms and hands over its state.
 //!
-//! Where only the link between a member and the leader is broken, the other members would not miss
-//! the leader, and the member's site could commit nothing. A member that hears both of them takes
-//! over after a while.
+//! If only the link between a member and the leader is broken, the other members still hear the
+//! leader, and the member's site could commit nothing. A member that hears both of them therefore
+//! takes over after a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::ids::Ballot;
 /// Minimum time between two takeovers by a member on behalf of others that do not hear the leader.
 const TAKING_OVER: Duration = Duration::from_secs(15);
 
-/// The members that elect a leader, as one of them sees them while it handles one input.
+/// The members that elect a leader, as one of them knows them while it handles one input.
 pub(crate) struct Electorate<'a> {
     pub(crate) me: SiteId,
     pub(crate) configuration: &'a Configuration,
     pub(crate) now: Monotonic,
-    /// Time without a message of the leader after which it is replaced.
+    /// Time without a message of the leader after which the members replace it.
     pub(crate) patience: Duration,
     /// Time after which a candidate repeats its requests.
     pub(crate) retry: Duration,
 }
 
 impl Electorate<'_> {
-    /// Whether a site is a member.
+    /// Returns whether a site is a member.
     pub(crate) fn includes(&self, site: SiteId) -> bool {
         self.configuration.members.contains(&site)
     }
@@ -45,9 +45,9 @@ impl Electorate<'_> {
 /// A member's knowledge of its group's terms, whatever its role.
 #[derive(Debug)]
 pub(crate) struct Election {
-    /// The lowest term that the member takes part in. Never falls.
+    /// The lowest term in which the member takes part. It never decreases.
     ballot: Ballot,
-    /// When the leader of `ballot` was last heard, or when the member began to wait for it.
+    /// Time when the member last heard the leader of `ballot`, or began to wait for it.
     heard: Monotonic,
     /// Last term that the member saw begin since it started; `None` before.
     begun: Option<Ballot>,
@@ -57,10 +57,10 @@ pub(crate) struct Election {
 /// The members that have asked for another leader while this one hears it.
 #[derive(Debug, Default)]
 struct Unheard {
-    /// When each first asked, and when it last did.
+    /// Time when each first asked, and when it last did.
     by: BTreeMap<SiteId, (Monotonic, Monotonic)>,
-    /// When this member last took over for one of them. A takeover does not help a site that hears
-    /// no other site.
+    /// Time when this member last took over for one of them. A takeover does not help a site that
+    /// hears no other site.
     took_over: Option<Monotonic>,
 }
 
@@ -95,7 +95,7 @@ impl Election {
         Election { ballot, heard: now, begun: None, unheard: Unheard::default() }
     }
 
-    /// Returns the lowest term that the member takes part in.
+    /// Returns the lowest term in which the member takes part.
     pub(crate) fn ballot(&self) -> Ballot {
         self.ballot
     }
@@ -138,15 +138,15 @@ impl Election {
         }
     }
 
-    /// Whether a follower should ask for another leader.
+    /// Returns whether a follower should ask for another leader.
     pub(crate) fn misses_leader(&self, electorate: &Electorate<'_>) -> bool {
         let silent = electorate.now.since(self.heard);
         let own = self.ballot.leader == electorate.me;
         own || silent >= electorate.patience * (1 + self.turn(electorate))
     }
 
-    /// Returns how many members may stand for election before this one: the next after the leader
-    /// is first.
+    /// Returns the number of members that may stand for election before this one. The member after
+    /// the leader is the first.
     fn turn(&self, electorate: &Electorate<'_>) -> u32 {
         let members = electorate.configuration.members.len();
         let mine = electorate.place(electorate.me).unwrap_or(0);
@@ -154,7 +154,7 @@ impl Election {
         ((mine + members - after % members) % members) as u32
     }
 
-    /// Handles a candidate's question whether this member hears its leader.
+    /// Handles a candidate's canvass: whether this member hears its leader.
     pub(crate) fn on_canvass(
         &mut self,
         electorate: &Electorate<'_>,
@@ -176,15 +176,16 @@ impl Election {
         }
     }
 
-    /// Whether this follower hears both the leader and a member that has not heard it for long.
+    /// Returns whether this follower hears both the leader and a member that has not heard the
+    /// leader for long.
     fn stands_between(&mut self, electorate: &Electorate<'_>, unhearing: SiteId) -> bool {
         let between = self.ballot.leader != unhearing
             && [unhearing, electorate.me].iter().all(|site| electorate.includes(*site));
         if !between {
             return false;
         }
-        // More than the time between two questions, and later where other members should take over
-        // first.
+        // The time exceeds the interval of a candidate's questions. It is longer at members before
+        // which other members should take over.
         let others = electorate.configuration.members.len() as u32 + self.turn(electorate);
         let patience = electorate.patience * (4 + others);
         let takes_over = self.unheard.asks(unhearing, electorate.now, patience);
@@ -196,8 +197,8 @@ impl Election {
 }
 
 impl Unheard {
-    /// Whether `site` has been asking for `patience` by now. A pause of the same length starts the
-    /// count anew.
+    /// Returns whether `site` has been asking for at least `patience`. A pause of the same length
+    /// starts the measurement anew.
     fn asks(&mut self, site: SiteId, now: Monotonic, patience: Duration) -> bool {
         let (first, last) = self.by.entry(site).or_insert((now, now));
         if now.since(*last) >= patience {
@@ -220,9 +221,9 @@ pub(crate) struct Candidacy<S> {
 
 #[derive(Debug)]
 enum Stage<S> {
-    /// Asks whether others hear their leader; these do not.
+    /// The candidate asks whether other members hear their leader. These do not.
     Canvassing(BTreeSet<SiteId>),
-    /// Has begun a term; these members take part and have handed over their state.
+    /// The candidate has begun a term. These members take part and have handed over their state.
     Gathering(BTreeMap<SiteId, S>),
 }
 
@@ -242,7 +243,7 @@ pub(crate) enum Next {
     Wait,
     /// Repeats its request.
     Ask(Request),
-    /// Gives up: another member may be elected.
+    /// Gives up, because another member may be elected.
     GiveUp,
 }
 
@@ -265,7 +266,7 @@ impl<S> Candidacy<S> {
         }
     }
 
-    /// Whether it has begun no term yet.
+    /// Returns whether the candidate has not begun a term yet.
     pub(crate) fn canvasses(&self) -> bool {
         matches!(self.stage, Stage::Canvassing(_))
     }

@@ -20,12 +20,12 @@ pub struct Entry<W> {
     pub participants: Arc<[GroupId]>,
     /// The group's vote.
     pub vote: Vote,
-    /// The strong timestamp that the group proposes; the greatest of all groups counts.
+    /// The strong timestamp that the group proposes. The greatest proposal of all groups counts.
     pub ts: Timestamp,
     /// The phase of the transaction at this group.
     pub phase: Phase,
-    /// Whether the member that has this entry has acknowledged the vote in some term. A vote that
-    /// no member of a quorum has acknowledged was not chosen.
+    /// Whether the member with this entry has acknowledged the vote in some term. A vote that no
+    /// member of a quorum has acknowledged was not chosen.
     pub acknowledged: bool,
 }
 
@@ -66,14 +66,14 @@ impl<W> Entry<W> {
         self.ts.max(self.phase.decided())
     }
 
-    /// Whether the transaction may still commit, with a timestamp of at least the proposed one.
-    /// Later transactions must wait for it.
+    /// Returns whether the transaction may still commit, with a timestamp of at least the proposed
+    /// one. Later transactions must wait for it.
     pub(crate) fn holds_back(&self) -> bool {
         self.phase == Phase::Undecided && self.vote == Vote::Commit
     }
 }
 
-/// The durable state of a member. A new leader merges its own from those of a quorum.
+/// The durable state of a member. A new leader merges the states of a quorum into its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State<W> {
     /// The leader's term that the entries belong to.
@@ -82,7 +82,7 @@ pub struct State<W> {
     pub entries: BTreeMap<TransactionId, Entry<W>>,
     /// First transaction that each coordinator may still submit.
     pub oldest: BTreeMap<Address, Serial>,
-    /// Upper bound on what any leader has reported as complete.
+    /// Upper bound of the times up to which any leader has reported the history as complete.
     pub ceiling: Timestamp,
     /// This member stores everything up to this time (Property 6).
     pub delivered: Timestamp,

@@ -1,4 +1,5 @@
-//! A follower's part: stores the votes of the leader, and delivers what nothing can precede.
+//! A follower's part: stores the votes of the leader, and delivers transactions that nothing can
+//! precede.
 
 use std::collections::BTreeMap;
 
@@ -41,9 +42,9 @@ impl Follower {
         let former = kept.state.entries.get(&tid);
         if former.is_some_and(|former| (&former.vote, former.ts) != (&entry.vote, entry.ts)) {
             if entry.vote == Vote::Forgotten {
-                // The leader has finished with the transaction, and received another request before
-                // this member learned of that. As long as the two have different votes, no process
-                // finds out that it is over.
+                // The leader has finished with the transaction. It then received another request,
+                // before this member learned of that. As long as the two have different votes, no
+                // process finds out that the transaction is over.
                 step.reach(rare::GIVES_UP_FORMER_VOTE);
                 kept.forget(step, &[tid]);
             } else {
@@ -66,10 +67,10 @@ impl Follower {
         self.deliver_ahead(kept, step);
     }
 
-    /// Delivers what nothing can precede, without waiting for the leader.
+    /// Delivers transactions that nothing can precede, without waiting for the leader.
     pub(crate) fn deliver_ahead<W: Clone>(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         while let Some((ts, tid)) = self.ahead.next(kept.state.delivered) {
-            // Without the entry, only the leader's delivery follows.
+            // Without the entry, the transaction is delivered only by the leader.
             let entry = kept.state.entries.get(&tid).filter(|entry| entry.ts == ts);
             let Some(payload) = entry.and_then(|entry| entry.payload.clone()) else { return };
             assert!(ts > kept.state.delivered, "a follower delivers in the order of timestamps");
@@ -80,7 +81,7 @@ impl Follower {
 }
 
 impl<W: Clone> Kept<W> {
-    /// Forgets what the leader has forgotten of a range of transactions, and updates the phases of
+    /// Forgets the transactions of a range that the leader has forgotten, and updates the phases of
     /// the others.
     pub(crate) fn take_phases(
         &mut self,

@@ -41,7 +41,7 @@ impl fmt::Display for TransactionId {
     }
 }
 
-/// Error of parsing a transaction's name.
+/// Error of parsing a transaction's identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a transaction is named by four numbers, as in 0.1.3.42")]
 pub struct NoTransactionId;

@@ -1,4 +1,4 @@
-//! The state of a group's member, whatever its role: votes, the term, and deferred
+//! The state that a group's member has in every role: votes, the term, and deferred
 //! acknowledgements.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,15 +22,15 @@ use crate::step::Step;
 pub(crate) struct Kept<W> {
     pub(crate) group: GroupId,
     pub(crate) election: Election,
-    /// The part that survives a restart, and that is handed over to the next leader.
+    /// The part that survives a restart, and that the member hands over to the next leader.
     pub(crate) state: State<W>,
     pub(crate) conflicts: Conflicts,
     /// Coordinators that have sent requests since the beginning of the last term that the member
     /// saw begin.
     pub(crate) asked_by: BTreeSet<Address>,
-    /// What the member's site stores of all sites' transactions, in all partitions (`stableVec`).
+    /// Vector of the transactions that the member's site stores in all partitions (`stableVec`).
     site_vec: Vector,
-    /// Votes that the member acknowledges when its site stores what their transactions have seen.
+    /// Votes that the member acknowledges once its site stores what their transactions have seen.
     pub(crate) deferred_acks: Vec<DeferredAck>,
     /// Whether the journal had a record of this member.
     restored: bool,
@@ -67,7 +67,7 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// Records the term in which the member begins: after a restart, the configuration may name
+    /// Records the term in which the member begins. After a restart, the configuration may name
     /// another first leader.
     pub(crate) fn keep_first_term(&mut self, step: &mut Step<'_, W>) {
         if !self.restored {
@@ -78,7 +78,8 @@ impl<W: Clone> Kept<W> {
     /// Returns the last term that was seen to begin. The last promised term does not count: its
     /// candidate may get no quorum.
     pub(crate) fn last_begun(&self) -> Ballot {
-        // After a restart: the last term that it took part in, at first the initial one.
+        // After a restart, returns the last term in which the member took part, at first the
+        // initial one.
         self.election.begun().unwrap_or(self.state.accepted_in)
     }
 
@@ -94,10 +95,10 @@ impl<W: Clone> Kept<W> {
         step.send(to, self.group, Body::Stale { ballot: self.election.ballot() });
     }
 
-    /// Acknowledges a vote once this site stores everything that the transaction has seen, and
-    /// records it then. A quorum of acknowledgements makes all that uniform, so that a transaction
-    /// that commits does not depend on updates that may be lost: the barrier of UniStore Alg. 3 l.
-    /// 2, within the round trip of l. 3.
+    /// Acknowledges a vote once this site stores everything that the transaction has seen, and then
+    /// records the vote. A quorum of acknowledgements makes these dependencies uniform, so a
+    /// transaction that commits does not depend on updates that may be lost: the barrier of
+    /// UniStore Alg. 3 l. 2, within the round trip of l. 3.
     pub(crate) fn acknowledge_when_stored(
         &mut self,
         step: &mut Step<'_, W>,
@@ -120,18 +121,18 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// Whether the member must not acknowledge a vote yet.
+    /// Returns whether the member must not acknowledge a vote yet.
     fn must_wait(&self, step: &Step<'_, W>, tid: TransactionId) -> bool {
         let Some(entry) = self.state.entries.get(&tid) else { return false };
         let Some(payload) = &entry.payload else { return false };
-        // Updates that were lost with a removed site do not count as missing any more. A vote that
-        // no member has acknowledged by then is not carried into the next term.
+        // Updates that were lost with a removed site do not count as missing any more. The next
+        // term begins without the votes that no member has acknowledged by then.
         entry.vote == Vote::Commit
             && !entry.acknowledged
             && (self.is_outdated(step) || !self.stores(step, &payload.snap_vec))
     }
 
-    /// Whether the term that this member follows has a former configuration.
+    /// Returns whether the term that this member follows has a former configuration.
     pub(crate) fn is_outdated(&self, step: &Step<'_, W>) -> bool {
         self.state.accepted_in.configuration < step.configuration.number
             && step.config.keeps(Rule::NothingOutdated)
@@ -145,7 +146,8 @@ impl<W: Clone> Kept<W> {
             && !entry.acknowledged
             && step.config.keeps(Rule::LeaveTerm)
         {
-            // The promise of the later term carried only what this member had acknowledged by then.
+            // The member's promise of the later term contains only the votes that it had
+            // acknowledged by then.
             step.reach(rare::SILENT_IN_FORMER_TERM);
             return;
         }
@@ -157,7 +159,8 @@ impl<W: Clone> Kept<W> {
         step.send(coordinator, self.group, Body::Accepted { ballot, tid, vote, ts });
     }
 
-    /// Whether this site stores all causal transactions of a snapshot. It always stores its own.
+    /// Returns whether this site stores all causal transactions of a snapshot. It always stores its
+    /// own.
     pub(crate) fn stores(&self, step: &Step<'_, W>, snap_vec: &Vector) -> bool {
         let of_others =
             snap_vec.with(step.me(), Timestamp::ZERO).with(Origin::Strong, Timestamp::ZERO);
@@ -180,9 +183,9 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// Whether a vote of this leader waits in vain for updates that its transaction has seen: they
-    /// may be lost with their site. In another term the vote counts only if a member has
-    /// acknowledged it.
+    /// Returns whether a vote of this leader has waited too long for updates that its transaction
+    /// has seen: they may be lost with their site. In another term, the vote counts only if a
+    /// member has acknowledged it.
     pub(crate) fn waits_for_what_is_lost(&self, now: Monotonic, patience: Duration) -> bool {
         let undecided = |tid| {
             let entry = self.state.entries.get(tid);
@@ -195,7 +198,7 @@ impl<W: Clone> Kept<W> {
         })
     }
 
-    /// Forgets transactions that are over, also after a restart.
+    /// Forgets transactions that are over. They stay forgotten after a restart.
     pub(crate) fn forget(&mut self, step: &mut Step<'_, W>, tids: &[TransactionId]) {
         let mut kept = Vec::new();
         for tid in tids {
@@ -206,7 +209,7 @@ impl<W: Clone> Kept<W> {
             kept.extend(entry.filter(|entry| entry.acknowledged).map(|_| *tid));
         }
         if !kept.is_empty() {
-            // The record includes the serials that show that the transactions are over.
+            // The record includes the serials which show that the transactions are over.
             let coordinators: BTreeSet<Address> = kept.iter().map(|tid| tid.coordinator).collect();
             let oldest = coordinators
                 .iter()
@@ -230,13 +233,13 @@ impl<W: Clone> Kept<W> {
         self.state.delivered = self.state.delivered.max(commit_vec.strong);
     }
 
-    /// Records that the host has stored everything up to this time.
+    /// Records that the host has stored all transactions up to this time.
     pub(crate) fn known(&mut self, upto: Timestamp) {
         self.state.delivered = self.state.delivered.max(upto);
     }
 
-    /// Reports a new leader to the host, and to the coordinators that sent requests in the former
-    /// term or since: these requests may have no answer.
+    /// Reports a new leader to the host, and to the coordinators that have sent requests since the
+    /// former term began: these requests may have no answer.
     pub(crate) fn name_leader(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
         if self.election.begin(ballot) {
             step.outputs.push_back(Output::Leader { group: self.group, site: ballot.leader });
@@ -261,9 +264,9 @@ impl<W: Clone> Kept<W> {
             }
             Record::Took(_, mut state) => {
                 state.ceiling = state.ceiling.max(self.state.ceiling);
-                // The host knows what it has stored. The journal does not record up to where
-                // nothing happened after that; it is not needed again, because it was below the
-                // ceiling.
+                // The host reports what it has stored. The journal does not record that nothing
+                // happened after the last transaction. This is not needed again, because that time
+                // was below the ceiling.
                 state.delivered = self.state.delivered;
                 self.election.promise(state.accepted_in);
                 self.state = state;
@@ -285,15 +288,15 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// Returns the greatest time that this member knows of: after a restart it may not propose a
+    /// Returns the greatest time that this member knows. After a restart, it may not propose a
     /// lower one.
     pub(crate) fn latest(&self) -> Timestamp {
         self.state.latest()
     }
 }
 
-/// Remembers the outcome of a transaction that is forgotten, if it is known here, for clients that
-/// ask later: its own coordinator may not know it any more. No decision depends on it.
+/// Remembers the outcome of a transaction that is being forgotten, if the outcome is known here,
+/// for clients that ask later: the coordinator may not know it any more. No decision depends on it.
 pub(crate) fn remember<W>(step: &mut Step<'_, W>, tid: TransactionId, entry: &Entry<W>) {
     if let Some(outcome) = entry.phase.outcome() {
         step.outcomes.remember(tid, outcome);

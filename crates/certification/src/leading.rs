@@ -23,36 +23,36 @@ use crate::rare;
 use crate::reservations::Reservations;
 use crate::step::Step;
 
-/// Number of transactions whose phases one heartbeat reports: enough for 20,000 in a second.
+/// Number of transactions whose phases one status message reports: enough for 20,000 in a second.
 const PHASES: usize = 1024;
 
 /// State of a leader.
 #[derive(Debug)]
 pub(crate) struct Leader<W> {
-    /// When the term began.
+    /// Time when the term began.
     since: Monotonic,
     /// Greatest time up to which a member had stored the group's transactions when the term began.
-    /// The leader must store as much before it goes on.
+    /// The leader must have stored as much before it votes and delivers.
     base: Timestamp,
-    /// When the leader last asked the host to catch up.
+    /// Time when the leader last asked the host to catch up.
     catching_up: Option<Monotonic>,
     /// Ceiling and stored time of each member.
     reports: BTreeMap<SiteId, Reported>,
-    /// When the leader last sent its status to the members.
+    /// Time when the leader last sent its status to the members.
     status_at: Option<Monotonic>,
-    /// The last transaction in that status, if others come after it.
+    /// The last transaction in that status message, if the leader remembers later ones.
     reported_upto: Option<TransactionId>,
-    /// The last time that the leader reported as complete.
+    /// The last time up to which the leader has reported the history as complete.
     complete: Timestamp,
     /// Upper bound of the timestamps of delivered transactions.
     last: Timestamp,
-    /// Transactions that were delivered at a quorum, with the acknowledgements of the other groups.
+    /// Transactions that a quorum has delivered, with the acknowledgements of the other groups.
     delivery_acks: BTreeMap<TransactionId, DeliveryAcks>,
-    /// When the leader last asked coordinators which old transactions they may still submit.
+    /// Time when the leader last asked coordinators which old transactions they may still submit.
     asked_oldest: Monotonic,
-    /// When the leader last asked for the outcome of an undecided transaction.
+    /// Time when the leader last asked for the outcome of an undecided transaction.
     asked: BTreeMap<TransactionId, Monotonic>,
-    /// When the leader last looked for overdue transactions.
+    /// Time when the leader last looked for overdue transactions.
     overdue_at: Option<Monotonic>,
     /// Undecided transactions that may commit, by the time that the group proposes.
     open: BTreeSet<(Timestamp, TransactionId)>,
@@ -60,7 +60,7 @@ pub(crate) struct Leader<W> {
     due: BTreeSet<(Timestamp, TransactionId)>,
     /// Keys reserved for retries of aborted transactions.
     reservations: Reservations,
-    /// Claims of the undecided transactions that were aborted before.
+    /// Claims of the undecided transactions that are retries of aborted ones.
     claims: BTreeMap<TransactionId, Claim>,
     /// Actions that wait until a quorum has confirmed the term, each with the ceiling that confirms
     /// it; `None` until that ceiling is sent.
@@ -69,15 +69,16 @@ pub(crate) struct Leader<W> {
     deferred: BTreeMap<TransactionId, DeferredPrepare<W>>,
 }
 
-/// An action that only the present leader may perform. A leader that was deposed and does not know
-/// it would be wrong.
+/// An action that only the present leader may perform. A deposed leader that does not know of its
+/// successor would perform it wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Unconfirmed {
-    /// Forget an undecided transaction whose outcome others have forgotten.
+    /// Forget an undecided transaction whose outcome the other groups have forgotten.
     Forget(TransactionId),
-    /// Answer a process that a transaction is over which is not known here.
+    /// Answer a process that an unknown transaction is over.
     Over(TransactionId, Address),
-    /// Answer another group that this one has finished with a transaction that is not known here.
+    /// Acknowledge to another group that this one has finished with a transaction that it does not
+    /// know any more.
     DeliveryAck(TransactionId, GroupId),
 }
 
@@ -92,14 +93,14 @@ pub(crate) struct PrepareRequest<W> {
     pub(crate) claim: Option<Claim>,
 }
 
-/// A request that arrived before the leader's site stores what the transaction has seen, or while a
+/// A request that arrived before the leader's site stored what the transaction has seen, or while a
 /// transaction with an older claim has priority.
 #[derive(Debug)]
 pub(crate) struct DeferredPrepare<W> {
     request: PrepareRequest<W>,
-    /// When its coordinator sent it first.
+    /// Time when its coordinator sent it first.
     since: Monotonic,
-    /// When its coordinator sent it last.
+    /// Time when its coordinator sent it last.
     last: Monotonic,
 }
 
@@ -114,7 +115,7 @@ pub(crate) struct Reported {
 struct DeliveryAcks {
     /// The groups that have acknowledged the delivery.
     groups: BTreeSet<GroupId>,
-    /// When this group last sent its own acknowledgement.
+    /// Time when this group last sent its own acknowledgement.
     sent: Option<Monotonic>,
 }
 
@@ -152,11 +153,11 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Returns why the leader should begin another term, if it should.
+    /// Returns the reason for which the leader should begin another term, if there is one.
     pub(crate) fn begins_anew(&self, kept: &Kept<W>, step: &Step<'_, W>) -> Option<RarePath> {
         let (now, patience) = (step.now.monotonic, step.config.timing.leader_timeout);
-        // A leader whose term delays a change of members begins a term of the new ones without
-        // asking.
+        // The term delays a change of members, so the leader begins a term of the new members
+        // without a canvass.
         if kept.election.ballot().configuration < step.configuration.number {
             Some(rare::TERM_OF_NEW_MEMBERS)
         } else if self.waits_in_vain(kept.state.delivered, now, patience * 2) {
@@ -167,13 +168,13 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Whether the leader still lacks what members had stored: the members that have it may have
-    /// failed, and the leader must ask the others for what they stored of it.
+    /// Returns whether the leader has lacked what members had stored for too long. The members that
+    /// have it may have failed, so the leader must ask the others for the parts that they stored.
     fn waits_in_vain(&self, delivered: Timestamp, now: Monotonic, patience: Duration) -> bool {
         delivered < self.base && now.since(self.since) >= patience
     }
 
-    /// Whether deferred requests wait for a vote.
+    /// Returns whether deferred requests wait for a vote.
     pub(crate) fn has_deferred(&self) -> bool {
         !self.deferred.is_empty()
     }
@@ -208,7 +209,8 @@ impl<W: Clone> Leader<W> {
         nth_greatest(self.reports.values().map(|report| report.ceiling), configuration.quorum())
     }
 
-    /// Returns the last transaction before the next proposal, if nothing can come in between.
+    /// Returns the time of the last transaction before the next proposal, if no other transaction
+    /// can come in between.
     fn nothing_since(&self, config: &Config) -> Option<Timestamp> {
         match config.keeps(Rule::NothingBetween) {
             true => (self.open.is_empty() && self.due.is_empty()).then_some(self.last),
@@ -216,7 +218,7 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Whether other members have stored what this leader has not.
+    /// Returns whether other members had stored transactions that this leader has not stored yet.
     fn is_behind(&self, kept: &Kept<W>, step: &Step<'_, W>) -> bool {
         kept.state.delivered < self.base && step.config.keeps(Rule::CatchUp)
     }
@@ -233,9 +235,9 @@ impl<W: Clone> Leader<W> {
         if let Some(entry) = entry.filter(|entry| entry.phase == Phase::Undecided) {
             match outcome {
                 Some(outcome) => self.decide(kept, step, tid, outcome),
-                // It aborted, or it committed and a quorum has stored it. In the second case a
-                // later leader may have delivered it, so that this one must find out whether it
-                // still leads.
+                // The transaction aborted, or it committed and a quorum has stored it. In the
+                // second case, a later leader may have delivered it. This leader must therefore
+                // find out whether it still leads.
                 None if entry.holds_back() => {
                     self.once_confirmed(kept, step, Unconfirmed::Forget(tid));
                 }
@@ -291,16 +293,16 @@ impl<W: Clone> Leader<W> {
         kept.forget(step, &[tid]);
     }
 
-    /// Delivers, in order, what no undecided transaction can precede, and reports how far that
-    /// goes.
+    /// Delivers, in order, the transactions that no undecided transaction can precede, and reports
+    /// up to which time the history is complete.
     pub(crate) fn deliver(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         if self.is_behind(kept, step) {
             return;
         }
         if kept.is_outdated(step) {
-            // Enough of the present members may not be enough of the members with which this term
-            // began: a later leader of theirs may have delivered what is not known here. The next
-            // term asks all of them.
+            // A quorum of the present members may not be a quorum of the members with which this
+            // term began. A later leader of the present members may therefore have delivered
+            // transactions that are not known here. The next term asks all of them.
             return;
         }
         let own = Reported { ceiling: kept.state.ceiling, delivered: kept.state.delivered };
@@ -370,7 +372,7 @@ impl<W: Clone> Leader<W> {
     /// it remembers.
     pub(crate) fn send_status(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         let clock = step.clock();
-        // Not each time, because all members record the ceiling.
+        // Not with each status message, because all members record the ceiling.
         let reserve = step.config.timing.reserve;
         if kept.state.ceiling < clock.later(reserve - reserve / 4) {
             kept.keep_ceiling(step, clock.later(reserve));
@@ -397,9 +399,9 @@ impl<W: Clone> Leader<W> {
         self.unconfirmed.entry(what).or_default();
     }
 
-    /// Performs a confirmed action. No later term had begun when the action was requested: what
-    /// committed until then is among what this leader had to store when its term began, or it is
-    /// known here.
+    /// Performs a confirmed action. No later term had begun when the action was requested. Whatever
+    /// committed before is therefore known here, or is among what this leader had to store when its
+    /// term began.
     fn on_confirmed(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>, what: Unconfirmed) {
         match what {
             Unconfirmed::Forget(tid) => self.forget_undecided(kept, step, tid),
@@ -409,7 +411,8 @@ impl<W: Clone> Leader<W> {
                     step.send(asker, kept.group, Body::OutcomeForgotten { tid, oldest });
                 }
             }
-            // This group forgot it because all groups have acknowledged the delivery.
+            // The group has forgotten the transaction because all groups have acknowledged the
+            // delivery.
             Unconfirmed::DeliveryAck(tid, of) if !kept.state.entries.contains_key(&tid) => {
                 kept.acknowledge_delivery(step, tid, of, true);
             }
@@ -417,8 +420,8 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Returns the first transaction that the coordinator of an unknown transaction may still
-    /// submit, if it is later than this one.
+    /// Returns the first transaction that the coordinator of the unknown transaction `tid` may
+    /// still submit, if it is later than `tid`.
     fn oldest_if_over(
         &self,
         kept: &Kept<W>,
@@ -430,8 +433,8 @@ impl<W: Clone> Leader<W> {
         oldest.filter(|oldest| !kept.state.entries.contains_key(&tid) && later(oldest))
     }
 
-    /// Sends the members a ceiling that none has been sent before, if an action waits for that. A
-    /// quorum of answers shows that no later term had begun when the action began to wait.
+    /// Sends the members a new ceiling if an action waits for a confirmation. The answers of a
+    /// quorum show that no later term had begun when the action began to wait.
     fn confirm_term(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         if self.unconfirmed.values().all(Option::is_some) {
             return;

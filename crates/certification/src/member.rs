@@ -48,7 +48,7 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Whether the member leads.
+    /// Returns whether the member leads.
     pub(crate) fn leads(&self) -> bool {
         matches!(self.role, Role::Leader(_))
     }
@@ -58,7 +58,7 @@ impl<W: Clone> Member<W> {
         self.kept.last_begun().leader
     }
 
-    /// Whether there are no transactions, and the member is not about to lead.
+    /// Returns whether there are no transactions, and the member is not about to lead.
     pub(crate) fn is_idle(&self) -> bool {
         let by_role = match &self.role {
             Role::Follower(_) => true,
@@ -68,8 +68,8 @@ impl<W: Clone> Member<W> {
         by_role && self.kept.state.entries.is_empty() && self.kept.deferred_acks.is_empty()
     }
 
-    /// Becomes a follower. State of leaders and candidates is dropped: the coordinators of deferred
-    /// requests send them to the next leader as soon as they learn of it.
+    /// Becomes a follower. Drops the state of a leader or candidate: the coordinators of deferred
+    /// requests send these to the next leader as soon as they learn of it.
     pub(crate) fn follow(&mut self) {
         let follower = self.take_follower();
         self.role = Role::Follower(follower);
@@ -137,8 +137,8 @@ impl<W: Clone> Member<W> {
                 self.on_decision(step, tid, outcome, oldest);
             }
             Body::Finished { tid, of, answer } => {
-                // Sent to all members, because the sender may not know the leader; only the leader
-                // handles it.
+                // The sender may not know the leader, so it sends the message to all members. Only
+                // the leader handles it.
                 if let Role::Leader(leader) = &mut self.role {
                     leader.on_through(&mut self.kept, step, tid, of, answer);
                 }
@@ -179,7 +179,7 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Has a leader vote on a transaction. Any other member answers with the leader.
+    /// Lets a leader vote on a transaction. A member that does not lead answers with the leader.
     fn on_prepare(
         &mut self,
         step: &mut Step<'_, W>,
@@ -244,7 +244,7 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Delivers what nothing can precede.
+    /// Delivers the transactions that nothing can precede.
     pub(crate) fn deliver(&mut self, step: &mut Step<'_, W>) {
         match &mut self.role {
             Role::Leader(leader) => leader.deliver(&mut self.kept, step),
@@ -269,7 +269,7 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Reports that the host has discarded all that it had stored.
+    /// Notes that the host has discarded all data that it had stored.
     pub(crate) fn stores_nothing(&mut self) {
         self.kept.state.delivered = Timestamp::ZERO;
     }

@@ -57,8 +57,8 @@ pub enum Body<W> {
         entry: Entry<W>,
         /// Receiver of the members' acknowledgements.
         coordinator: Address,
-        /// Nothing of the group can come between this time and the proposed one. Set with a new
-        /// vote, when no other transaction is undecided.
+        /// No transaction of the group can have a time between this one and the proposed one. Set
+        /// with a new vote if no other transaction is undecided.
         after: Option<Timestamp>,
     },
     /// A member has stored a vote. Sent directly to the coordinator.
@@ -83,8 +83,8 @@ pub enum Body<W> {
         /// As in [`Body::Prepare`].
         oldest: Option<Serial>,
     },
-    /// A leader's answer when it knows that a transaction is over and not how it ended: every group
-    /// that took part has finished with it.
+    /// A leader's answer when it knows that a transaction is over, but not how it ended: every
+    /// group that took part has finished with it.
     OutcomeForgotten {
         /// The transaction.
         tid: TransactionId,
@@ -92,8 +92,8 @@ pub enum Body<W> {
         /// forgets the transaction because of this answer must know this serial.
         oldest: Serial,
     },
-    /// A leader asks a coordinator which transactions it may still submit, because it remembers old
-    /// ones of that coordinator.
+    /// A leader asks a coordinator which transactions the coordinator may still submit, because the
+    /// leader remembers old transactions of that coordinator.
     AskOldest,
     /// Answer to `AskOldest`: the coordinator will not submit any earlier transaction again.
     Oldest {
@@ -114,13 +114,13 @@ pub enum Body<W> {
     Status {
         /// The leader's term.
         ballot: Ballot,
-        /// Ceiling that the members are to store: the limit of what the leader may report as
-        /// complete.
+        /// Ceiling that the members are to store. The leader may report transactions as complete up
+        /// to it.
         ceiling: Timestamp,
-        /// Proposals up to this time that are in the range and not among the phases are over and
-        /// forgotten.
+        /// Proposals up to this time are over and forgotten if they are in the range and not in
+        /// `phases`.
         upto: Timestamp,
-        /// Range of the phases: after the first transaction, if there is one, up to the second, if
+        /// Range of `phases`: after the first transaction, if there is one, up to the second, if
         /// there is one. Successive messages cover all transactions in turn, so that each message
         /// stays small.
         range: (Option<TransactionId>, Option<TransactionId>),
@@ -139,8 +139,8 @@ pub enum Body<W> {
         /// This member stores everything up to this time.
         delivered: Timestamp,
     },
-    /// A member that does not hear its leader asks whether the others do, before it begins a term
-    /// and disturbs them.
+    /// A member that does not hear its leader asks whether the other members do, before it begins a
+    /// term and disturbs them.
     Canvass {
         /// The term that it would begin.
         ballot: Ballot,
@@ -150,7 +150,7 @@ pub enum Body<W> {
         /// The term.
         ballot: Ballot,
     },
-    /// A candidate begins a term: members leave all lower ones.
+    /// A candidate begins a term. Members leave all lower terms.
     NewBallot {
         /// The term.
         ballot: Ballot,
@@ -181,7 +181,7 @@ pub enum Body<W> {
     TakeOver,
 }
 
-/// An instruction to the host. The host carries them out in order.
+/// An instruction to the host, which carries out all instructions in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output<W> {
     /// Send a message to another process.

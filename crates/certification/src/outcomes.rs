@@ -1,4 +1,4 @@
-//! Recent outcomes, for clients that missed the reply and know the transaction's name.
+//! Recent outcomes, for clients that missed the reply and know the transaction's identifier.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};

@@ -22,13 +22,14 @@ impl Kind {
     /// An update, where the space declares nothing else: it conflicts with every operation.
     pub const UPDATE: Kind = Kind { number: 63, conflicts: u64::MAX };
 
-    /// Whether the kind conflicts with nothing, so that voters need not know about the operation.
+    /// Returns whether the kind conflicts with nothing, so that voters need not know about the
+    /// operation.
     pub fn is_free(self) -> bool {
         self.conflicts == 0
     }
 
-    /// Whether operations of the two kinds on one key need an order. It is enough that one of them
-    /// declares the conflict, unless the other one conflicts with nothing.
+    /// Returns whether operations of the two kinds on one key need an order. It suffices that one
+    /// of them declares the conflict, unless the other one conflicts with nothing.
     pub fn conflicts_with(self, other: Kind) -> bool {
         let names = |one: Kind, other: Kind| {
             one.conflicts.checked_shr(other.number.into()).is_some_and(|bits| bits & 1 == 1)
@@ -42,15 +43,15 @@ impl Kind {
 pub struct Access {
     /// The key.
     pub key: Key,
-    /// Whether it changes the key. Later transactions must have seen a conflicting change. They
-    /// need not have seen a conflicting read, once the read's transaction is decided.
+    /// Whether the access changes the key. Later transactions must have seen a conflicting change.
+    /// They need not have seen a conflicting read once the read's transaction is decided.
     pub update: bool,
     /// The kind of operation.
     pub kind: Kind,
 }
 
 impl Access {
-    /// Whether the two accesses need an order.
+    /// Returns whether the two accesses need an order.
     pub fn conflicts_with(&self, other: &Access) -> bool {
         self.key == other.key && self.kind.conflicts_with(other.kind)
     }
@@ -81,17 +82,18 @@ impl<W> GroupPayload<W> {
 pub struct AbortCause {
     /// A key on which the transaction conflicted, if known.
     pub key: Option<Key>,
-    /// A retry fails if its snapshot does not cover this vector, because it has not seen all
-    /// conflicting transactions. For transactions that are not decided yet, the vector has the
-    /// strong timestamp that the group proposes. A partition that is complete up to there stores
-    /// the transaction, or the transaction aborted, unless another group proposes a later time.
+    /// A retry fails if its snapshot does not cover this vector, because the retry has then not
+    /// seen all conflicting transactions. For transactions that are not decided yet, the vector
+    /// contains the strong timestamp that the group proposes. A partition that is complete up to
+    /// this timestamp stores the transaction, or the transaction aborted, unless another group
+    /// proposes a later time.
     pub past: Vector,
 }
 
 /// A group's vote on a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Vote {
-    /// The snapshot holds every conflicting transaction before this one.
+    /// The snapshot contains every conflicting transaction before this one.
     Commit,
     /// The snapshot lacks a conflicting transaction, given here; or the leader never received the
     /// transaction.

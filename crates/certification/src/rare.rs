@@ -10,7 +10,7 @@ solera_machine::rare_paths! {
     PROMISES_OF_ALL = "a term begins with the promises of all members";
     /// A leader begins another term because the members changed.
     TERM_OF_NEW_MEMBERS = "a leader begins a term of new members";
-    /// A leader begins another term because it cannot get what members had stored.
+    /// A leader begins another term because it cannot get the transactions that members had stored.
     TERM_TO_CATCH_UP = "a leader that cannot catch up begins a term";
     /// A leader begins another term because its vote waits for an update that may be lost.
     TERM_WITHOUT_LOST_UPDATES = "a leader whose vote waits in vain begins a term";
@@ -19,7 +19,7 @@ solera_machine::rare_paths! {
     /// A member takes over because it hears both the leader and a member that does not hear the
     /// leader.
     STANDS_BETWEEN = "a member takes over for one that does not hear the leader";
-    /// A new leader fetches what other members stored and it did not.
+    /// A new leader fetches transactions that other members had stored and it had not.
     CATCHES_UP = "a leader catches up before it votes";
     /// A process other than the coordinator finds that a transaction committed.
     THIRD_PARTY_COMMITS = "a third party finds a commit";
@@ -36,10 +36,10 @@ solera_machine::rare_paths! {
     ADMITS_FORGOTTEN = "a leader admits that it may have forgotten";
     /// Members of a group give different causes for an abort.
     DIFFERENT_ABORTS = "members abort for different reasons";
-    /// A vote is to abort only because it comes too late.
+    /// A leader votes to abort only because it votes too late.
     TOO_LATE = "a vote comes too late";
-    /// A vote is to abort because the snapshot is below the fence: the keys of what it lacks are
-    /// not known.
+    /// A leader votes to abort because the snapshot is below the fence: the keys of the missing
+    /// transactions are not known.
     BELOW_FENCE = "a snapshot is below the fence";
     /// A member does not acknowledge a vote of an earlier configuration.
     OUTDATED_VOTE = "a vote of an earlier configuration waits";

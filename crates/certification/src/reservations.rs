@@ -1,8 +1,9 @@
-//! Keys that a leader reserves for retries of aborted transactions, so that a client that is always
-//! too late makes progress.
+//! Keys that a leader reserves for retries of aborted transactions, so that a client whose
+//! transactions are always too late makes progress.
 //!
-//! Only progress depends on reservations: the leader votes on a transaction with a reservation as
-//! on any other, and the others only wait for a while. Reservations end with the leader's term.
+//! Only progress depends on reservations. The leader votes on a transaction with a reservation as
+//! on any other, and other transactions only wait for a limited time. Reservations end with the
+//! leader's term.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +21,8 @@ const MOST: usize = 256;
 /// Greatest number of reserved keys of each.
 const MOST_KEYS: usize = 64;
 /// Number of consecutive attempts that may keep a reservation although they lack what the previous
-/// one lacked. Some sites make a change visible only after the next attempt has started; with 0
-/// they would lose the reservation each time.
+/// one lacked. Some sites make a change visible only after the next attempt has started. With 0,
+/// the retries of their clients would lose the reservation each time.
 const MOST_IN_VAIN: u8 = 1;
 
 /// The reservations of a group.
@@ -47,7 +48,7 @@ impl Reservations {
         Reservations { held: BTreeMap::new(), keys: HashMap::with_hasher(FixedState::with_seed(0)) }
     }
 
-    /// Whether a transaction must wait for one with an older claim.
+    /// Returns whether a transaction must wait for one with an older claim.
     pub(crate) fn goes_before<W>(&self, claim: Option<Claim>, payload: &GroupPayload<W>) -> bool {
         let precedes = |other: Claim| claim.is_none_or(|claim| other < claim);
         !self.held.is_empty()
@@ -59,10 +60,10 @@ impl Reservations {
             })
     }
 
-    /// Reserves the keys of a transaction with a claim for another attempt, and notes what this one
-    /// `lacks`, if anything. Returns whether it reserves them: it does not when too many attempts
-    /// in a row lack what the one before lacked, so that others can proceed; the next attempt is
-    /// counted anew.
+    /// Reserves the keys of a transaction with a claim for another attempt, and notes what this
+    /// attempt `lacks`, if anything. Returns whether the keys are reserved. They are not if too
+    /// many attempts in a row lack what the previous one lacked, so that other transactions can
+    /// proceed. The count then begins anew.
     pub(crate) fn keep<W>(
         &mut self,
         claim: Claim,

@@ -39,11 +39,12 @@ pub struct Service<W> {
     counts: Counts,
     /// Time of the last tick.
     ticked: Monotonic,
-    /// Period of the leaders' status messages while the groups remember transactions.
+    /// Interval of the leaders' status messages while the groups remember transactions.
     status_interval: Duration,
     begun: bool,
-    /// When this part began, by the monotonic clock, and the time then. Later time is derived from
-    /// the pair, without the influence of other sites' times, even if the wall clock is set back.
+    /// Time when this part began, by the monotonic clock, and the timestamp at that time. Later
+    /// times are derived from the pair, so that neither times of other sites nor a wall clock that
+    /// is set back have an influence.
     unaided: (Monotonic, Timestamp),
 }
 
@@ -56,7 +57,7 @@ const SIGNS: u32 = 5;
 
 impl<W: Clone + Send> Service<W> {
     /// Creates the service of a worker that has no records, or whose records follow
-    /// ([`Self::restore`]). It takes part from [`Self::begin`] on.
+    /// ([`Self::restore`]). The worker takes part from [`Self::begin`] on.
     ///
     /// # Panics
     /// If the worker's number is not below [`MAX_WORKERS`]. Validation of configurations prevents
@@ -84,7 +85,8 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// Restores a record of the journal or of a checkpoint. Call in their order.
+    /// Restores a record of the journal or of a checkpoint. Must be called in the order of the
+    /// records.
     pub fn restore(&mut self, record: Record<W>) {
         let group = match &record {
             Record::Promised(group, _)
@@ -104,7 +106,7 @@ impl<W: Clone + Send> Service<W> {
     }
 
     /// Begins to take part. `first` is set for the very first members of a cluster, where nothing
-    /// can have been decided before: they do not vote on who leads.
+    /// can have been decided before: these members need no vote on their leader.
     pub fn begin(&mut self, now: Now, first: bool) {
         self.begun = true;
         for member in self.members.values() {
@@ -145,15 +147,16 @@ impl<W: Clone + Send> Service<W> {
         tid
     }
 
-    /// Reserves the name of a transaction that will be certified later, for clients that must know
-    /// it before they could lose the reply. The caller must soon pass it to one [`Self::certify`],
-    /// or release it: until then, the groups forget no transaction that is submitted here.
+    /// Reserves the identifier of a transaction that will be certified later, for a client that
+    /// must know the identifier before it could miss the reply. The caller must soon pass the
+    /// identifier to [`Self::certify`], or release it: until then, the groups forget no transaction
+    /// that is submitted here.
     pub fn reserve(&mut self) -> TransactionId {
         self.coordinator.reserve()
     }
 
-    /// Releases a reserved name without certification, with the outcome of its transaction. Has no
-    /// effect on a name that has been used.
+    /// Releases a reserved identifier without certification, with the outcome of its transaction.
+    /// Has no effect on an identifier that has been used.
     pub fn release(&mut self, tid: TransactionId, outcome: Outcome) {
         self.coordinator.release(tid, outcome);
     }
@@ -164,13 +167,14 @@ impl<W: Clone + Send> Service<W> {
         self.coordinator.give_up(tid);
     }
 
-    /// Whether this number of members can decide a transaction.
+    /// Returns whether this number of members can decide a transaction.
     pub fn is_enough(&self, members: usize) -> bool {
         members >= self.configuration.keepers(self.config.f)
     }
 
-    /// Returns the outcome of a transaction whose client knows its name, if this worker's
-    /// coordinator or one of its members knows it, or knew it when it forgot the transaction.
+    /// Returns the outcome of a transaction whose identifier the client knows, if this worker's
+    /// coordinator or one of its members knows the outcome, or knew it when it forgot the
+    /// transaction.
     pub fn outcome(&self, tid: TransactionId) -> Option<Outcome> {
         let of_member = |member: &Member<W>| member.kept.state.entries.get(&tid)?.phase.outcome();
         let own = self.coordinator.outcome(tid).cloned();
@@ -187,7 +191,7 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// Reports that the host has stored everything of the group up to this time (Property 6).
+    /// Reports that the host has stored all transactions of the group up to this time (Property 6).
     pub fn known(&mut self, now: Now, group: GroupId, upto: Timestamp) {
         self.clock.observe(upto);
         if let Some(member) = self.members.get_mut(&group) {
@@ -196,7 +200,7 @@ impl<W: Clone + Send> Service<W> {
         self.with_member(now, group, |member, step| member.deliver(step));
     }
 
-    /// Reports that the host has discarded all that it had stored, and begins anew.
+    /// Reports that the host has discarded all data that it had stored, and begins anew.
     pub fn stores_nothing(&mut self) {
         for member in self.members.values_mut() {
             member.stores_nothing();
@@ -236,19 +240,19 @@ impl<W: Clone + Send> Service<W> {
         unaided.later(self.config.timing.max_ahead)
     }
 
-    /// Sets the number of this run, which makes its transactions' names unique. Call before
-    /// [`Self::begin`].
+    /// Sets the number of this run, which makes its transactions' identifiers unique. Must be
+    /// called before [`Self::begin`].
     pub fn number_run(&mut self, run: u64) {
         self.config.run = run;
         self.coordinator = Coordinator::new(self.config.me, run);
     }
 
-    /// Whether the worker takes part yet.
+    /// Returns whether the worker takes part yet.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// Forgets conflicts that every later snapshot holds.
+    /// Forgets conflicts that every later snapshot contains.
     pub fn prune(&mut self, floor: &Vector) {
         for member in self.members.values_mut() {
             member.kept.conflicts.prune(floor);
@@ -256,8 +260,8 @@ impl<W: Clone + Send> Service<W> {
     }
 
     /// Sets the sites whose members form the groups from now on. The number grows with every
-    /// change; the first configuration has 0. Each site comes with the first run of its present
-    /// generation: its coordinators' earlier runs submit nothing any more.
+    /// change; the first configuration has 0. Each site is passed with the first run of its present
+    /// generation, because the coordinators of earlier runs submit nothing any more.
     pub fn set_members(&mut self, number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) {
         if number > self.configuration.number || !self.begun {
             self.configuration = Configuration::new(number, members);
@@ -267,12 +271,12 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// Reports what nothing can precede as complete, without waiting for the next deadline.
+    /// Reports the history as complete as far as possible, without waiting for the next deadline.
     pub fn complete(&mut self, now: Now) {
         self.each_member(now, |member, step| member.deliver(step));
     }
 
-    /// Whether there are no transactions, and no member is about to lead.
+    /// Returns whether there are no transactions, and no member is about to lead.
     pub fn is_idle(&self) -> bool {
         self.coordinator.pending() == 0 && self.members.values().all(Member::is_idle)
     }
@@ -284,22 +288,22 @@ impl<W: Clone + Send> Service<W> {
         self.drain_loopback(now);
     }
 
-    /// Returns the last leader that this worker's member of a group saw. An election in progress,
-    /// whether another member's or its own, does not change it. Returns `None` after a term of its
-    /// own until it has seen the next leader.
+    /// Returns the last leader that this worker's member of a group has seen. An election in
+    /// progress, by this member or another, does not change it. If the member has led itself,
+    /// returns `None` until it has seen the next leader.
     pub fn leader(&self, group: GroupId) -> Option<SiteId> {
         let member = self.members.get(&group)?;
         let leader = member.leader();
         (leader != self.config.me.site || member.leads()).then_some(leader)
     }
 
-    /// Whether this worker's member of the group leads it.
+    /// Returns whether this worker's member of the group leads it.
     pub fn leads(&self, group: GroupId) -> bool {
         self.members.get(&group).is_some_and(Member::leads)
     }
 
-    /// Returns the number of transactions that were submitted here, or that this worker finishes
-    /// for others, and that are not decided.
+    /// Returns the number of undecided transactions that were submitted here, or that this worker
+    /// finishes for other coordinators.
     pub fn pending(&self) -> usize {
         self.coordinator.pending()
     }
@@ -404,8 +408,8 @@ impl<W: Clone + Send> Service<W> {
 
     fn tick(&mut self, now: Now) {
         self.ticked = now.monotonic;
-        // Members forget transactions when status messages are due; these cost every group some
-        // messages.
+        // Members forget transactions when status messages are due. These messages have a cost for
+        // every group.
         let timing = &self.config.timing;
         let idle = (timing.leader_timeout / SIGNS).min(timing.reserve / 4);
         self.config.timing.status_interval =
@@ -427,7 +431,7 @@ impl<W: Clone + Send> Service<W> {
     }
 }
 
-/// Calls of the machine that contains the service, as in [`solera_machine::Machine`], without
+/// Calls of the machine that contains the service, as in [`solera_machine::Machine`], but without
 /// clients and records.
 impl<W: Clone + Send + Sync> Service<W> {
     /// Handles a message of another worker, or of this one, to completion.
@@ -441,7 +445,7 @@ impl<W: Clone + Send + Sync> Service<W> {
         self.drain_loopback(now);
     }
 
-    /// Performs what is due at `now`.
+    /// Performs the actions that are due at `now`.
     pub fn on_deadline(&mut self, now: Now) {
         if self.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
             self.tick(now);

@@ -19,7 +19,7 @@ use crate::rare;
 use crate::step::Step;
 
 impl<W: Clone> Member<W> {
-    /// Begins or continues an election, where another leader is needed.
+    /// Begins or continues an election if the group needs another leader.
     pub(crate) fn elect(&mut self, step: &mut Step<'_, W>) {
         let electorate = step.electorate();
         if !electorate.includes(electorate.me) {
@@ -49,7 +49,7 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Asks whether others hear their leader.
+    /// Asks whether the other members hear their leader.
     fn canvass(&mut self, step: &mut Step<'_, W>) {
         let ballot = self.kept.election.next_ballot(&step.electorate());
         self.stand(step, Candidacy::canvassing(ballot, step.now.monotonic));
@@ -107,7 +107,7 @@ impl<W: Clone> Member<W> {
                     self.begin_term(step);
                 }
             }
-            // The member has already begun its term, or given up.
+            // The member has already begun its term, or has given up.
             Role::Follower(_) | Role::Leader(_) => step.counts.ignored += 1,
         }
     }
@@ -126,7 +126,7 @@ impl<W: Clone> Member<W> {
         step.send(from, self.kept.group, Body::Promise { ballot, state });
     }
 
-    /// Leads once enough members have handed over their state.
+    /// Begins to lead once enough members have handed over their state.
     pub(crate) fn on_promise(
         &mut self,
         step: &mut Step<'_, W>,
@@ -145,8 +145,8 @@ impl<W: Clone> Member<W> {
             step.counts.ignored += 1;
             return;
         };
-        // Quorums of different configurations need not intersect, so all remaining members are
-        // asked.
+        // Quorums of different configurations need not intersect, so all remaining members must
+        // answer.
         let changed = step.config.keeps(Rule::AllAfterChange)
             && states.values().any(|state| state.accepted_in.configuration < ballot.configuration);
         let enough = match changed {
@@ -163,7 +163,7 @@ impl<W: Clone> Member<W> {
         self.begin_to_lead(step, ballot, states.into_values().collect());
     }
 
-    /// Leads with the state that follows from those of a quorum.
+    /// Begins to lead with the merged states of a quorum.
     fn begin_to_lead(&mut self, step: &mut Step<'_, W>, ballot: Ballot, states: Vec<State<W>>) {
         let kept = &mut self.kept;
         assert!(
@@ -173,7 +173,8 @@ impl<W: Clone> Member<W> {
         let (acknowledged, acknowledged_here) =
             (acknowledged_in(&states), acknowledged_in(std::slice::from_ref(&kept.state)));
         let (mut merged, base) = merge(&kept.state, ballot, states);
-        // A vote that was not acknowledged was not chosen; it might wait for ever for lost updates.
+        // A vote that no member acknowledged was not chosen, and might wait for ever for lost
+        // updates.
         if step.config.keeps(Rule::DropUnacknowledged) {
             let before = merged.entries.len();
             merged
@@ -184,7 +185,8 @@ impl<W: Clone> Member<W> {
             }
         }
         for (tid, entry) in &mut merged.entries {
-            // Delivered transactions are delivered again: perhaps only one member has stored them.
+            // Transactions that were delivered are delivered again, because only one member may
+            // have stored them.
             entry.acknowledged = acknowledged_here.contains(tid);
         }
         let before = std::mem::replace(&mut kept.state, merged);
@@ -210,7 +212,7 @@ impl<W: Clone> Member<W> {
         self.role = Role::Leader(Box::new(leader));
     }
 
-    /// Leads from the very beginning, when no member has stored anything.
+    /// Leads from the very beginning of the cluster, when no member has stored anything.
     pub(crate) fn lead_at_once(&mut self, step: &mut Step<'_, W>) {
         let kept = &mut self.kept;
         let mut leader = Leader::new(step.now.monotonic, Timestamp::ZERO, &kept.state.entries);
@@ -237,7 +239,7 @@ impl<W: Clone> Member<W> {
         for (tid, entry) in &mut kept.state.entries {
             entry.acknowledged = before.entries.get(tid).is_some_and(|entry| entry.acknowledged);
         }
-        // The record of the state includes the promise.
+        // The record of the state includes the promise of its term.
         kept.election.promise(ballot);
         kept.election.hear(step.now.monotonic);
         step.record(Record::Took(kept.group, kept.state.clone()));
@@ -255,7 +257,7 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Learns of a higher term: a leader of a lower one can decide nothing.
+    /// Handles the report of a higher term: the leader of a lower one can decide nothing.
     pub(crate) fn on_stale(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
         if ballot <= self.kept.election.ballot() {
             step.counts.ignored += 1;
@@ -277,15 +279,15 @@ fn body<W>(request: Request) -> Body<W> {
     }
 }
 
-/// Returns the transactions whose votes one of these members has acknowledged.
+/// Returns the transactions whose votes at least one of these members has acknowledged.
 fn acknowledged_in<W>(states: &[State<W>]) -> BTreeSet<TransactionId> {
     let entries = states.iter().flat_map(|state| &state.entries);
     entries.filter(|(_, entry)| entry.acknowledged).map(|(tid, _)| *tid).collect()
 }
 
-/// Merges the states of a quorum for a leader whose own is `own`: the entries of the latest term
-/// among them, and the maximum of the rest. Also returns up to where members have stored
-/// transactions.
+/// Merges the states of a quorum for a leader with the state `own`: the entries of the latest term
+/// among the states, and the maximum of everything else. Also returns the time up to which members
+/// have stored transactions.
 fn merge<W: Clone>(own: &State<W>, ballot: Ballot, states: Vec<State<W>>) -> (State<W>, Timestamp) {
     let newest = states.iter().map(|state| state.accepted_in).max();
     let mut merged = State { accepted_in: ballot, ..own.clone() };

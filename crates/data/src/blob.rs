@@ -89,7 +89,7 @@ macro_rules! blob {
             }
         }
 
-        // Compares like the bytes, as `Borrow` requires.
+        // Compares the bytes, as `Borrow` requires.
         impl PartialEq for $name {
             fn eq(&self, other: &Self) -> bool {
                 self.as_bytes() == other.as_bytes()
@@ -154,18 +154,18 @@ macro_rules! blob {
     };
 }
 
-/// Beginning of keys, after the prefix of their space, that hold modules and the records of mixed
-/// transactions.
+/// Beginning of keys, after the prefix of their space, that are reserved for modules and for the
+/// records of mixed transactions.
 pub const RESERVED: &str = "solera:";
 
 blob! {
-    /// A key: any bytes. Cloning is cheap: long ones are shared.
+    /// A key: any bytes. Cloning is cheap, because long keys are shared.
     Key
 }
 
 blob! {
-    /// A value, a set's element or a hash's field name: any bytes. Cloning is cheap: long ones are
-    /// shared.
+    /// A value, a set's element or a hash's field name: any bytes. Cloning is cheap, because long
+    /// values are shared.
     Value
 }
 

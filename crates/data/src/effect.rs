@@ -11,9 +11,9 @@ pub(crate) const PIECE_BYTES: usize = 16;
 /// Identifies an effect: the commit timestamp of its transaction and the history that it belongs
 /// to.
 ///
-/// Dots order effects totally, by timestamp and then by origin; the order extends causality,
-/// because a hybrid clock is past everything its transaction observed. It arbitrates between
-/// concurrent writers.
+/// Dots order effects totally, by timestamp and then by origin. The order extends causality,
+/// because a hybrid clock has passed everything that its transaction observed. The order decides
+/// between concurrent writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Dot {
     /// The local timestamp of the transaction, `commitVec[d]` in UniStore, or its strong timestamp.
@@ -28,8 +28,8 @@ impl Dot {
         Dot { ts, origin: origin.into() }
     }
 
-    /// Returns the dot of the reading transaction's own writes, which follow everything it sees. No
-    /// transaction commits at this time.
+    /// Returns the dot of the reading transaction's own writes, which follow everything that the
+    /// transaction sees. No transaction commits at this time.
     pub(crate) fn own() -> Dot {
         Dot::of(Origin::Strong, Timestamp::MAX)
     }
@@ -37,9 +37,10 @@ impl Dot {
 
 /// What a transaction observed of one key: the effects within its snapshot.
 ///
-/// A snapshot holds the transactions whose whole commit vector it covers. A dot alone does not
-/// determine this: a transaction may be old enough and still depend on one outside the snapshot.
-/// The few such transactions on the key are listed separately.
+/// A snapshot contains the transactions whose commit vectors it covers. The dot alone does not
+/// decide this: a transaction's dot may be within the snapshot's entries although the transaction
+/// depends on another one outside the snapshot. The few such transactions on the key are listed
+/// separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'a> {
     observed: &'a Vector,
@@ -54,7 +55,8 @@ impl Seen<'_> {
 
 /// Context of an effect: its dot, and the snapshot that its transaction executed on.
 ///
-/// A removal removes exactly what its transaction observed, so it needs no list of dots.
+/// A removal removes exactly what its transaction observed. The context shows what that was, so the
+/// removal needs no list of dots.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// Dot of the transaction.
@@ -68,12 +70,12 @@ pub struct Context<'a> {
 /// when the removal is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
-    /// Effects on the key that are as old as the snapshot but not within it; see
-    /// [`View::with_pending`](crate::View::with_pending). Nearly always empty, and for increments
-    /// always.
+    /// Effects on the key that are not within the snapshot although the snapshot's entries reach
+    /// their dots; see [`View::with_pending`](crate::View::with_pending). Nearly always empty, and
+    /// for increments always.
     pub unseen: Vec<Dot>,
-    /// Whether it removes everything that the transaction observed at this key (DEL, and SET before
-    /// it writes).
+    /// Whether the effect removes everything that the transaction observed at this key (DEL, and
+    /// SET before it writes).
     pub clear: bool,
     /// Change of the key's string: a register, with a counter on top.
     pub cell: CellChange,
@@ -92,9 +94,9 @@ pub struct CellChange {
     pub add: Option<i64>,
 }
 
-/// A change of an add-wins set. `removed` and `added` may share elements: then the element's
-/// observed adds are superseded and it stays. Both are sorted and without duplicates, so that a
-/// view finds an element without reading all of a large change.
+/// A change of an add-wins set. `removed` and `added` may share elements. The add of such an
+/// element replaces the observed adds, and the element stays. Both lists are sorted and without
+/// duplicates, so that a view finds an element without reading all of a large change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetChange {
     /// Elements whose observed adds are removed.
@@ -103,17 +105,17 @@ pub struct SetChange {
     pub added: Vec<Value>,
 }
 
-/// A change of a hash: for each field whether what was observed in it is removed, and then the
-/// change of its cell. Sorted by field; each field occurs at most once.
+/// A change of a hash. For each field, it contains whether the observed values of the field are
+/// removed, and the change of its cell after that. Sorted by field; each field occurs at most once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashChange {
-    /// `(field, remove what was observed, then change the cell)`.
+    /// `(field, whether observed values are removed, change of the cell)`.
     pub fields: Vec<(Value, bool, CellChange)>,
 }
 
 impl Effect {
-    /// Returns this effect followed by `later`, of the same transaction. A later removal drops the
-    /// transaction's own earlier writes, and keeps its removals.
+    /// Returns this effect followed by `later`, an effect of the same transaction. A later removal
+    /// drops the transaction's own earlier writes, and keeps its removals.
     pub fn then(mut self, later: Effect) -> Effect {
         for dot in &later.unseen {
             if !self.unseen.contains(dot) {
@@ -142,7 +144,8 @@ impl Effect {
         PIECE_BYTES * (1 + self.unseen.len()) + self.cell.size() + set + hash
     }
 
-    /// Whether the effect depends on what the transaction observed. Increments alone do not.
+    /// Returns whether the effect depends on what the transaction observed. Increments alone do
+    /// not.
     pub(crate) fn observes(&self) -> bool {
         let fields = |hash: &HashChange| {
             hash.fields.iter().any(|(_, removes, change)| *removes || change.removes())
@@ -159,12 +162,12 @@ impl Effect {
 }
 
 impl CellChange {
-    /// Whether the change changes nothing.
+    /// Returns whether the change has no effect.
     pub fn is_noop(&self) -> bool {
         self.assign.is_none() && self.add.is_none()
     }
 
-    /// Whether it removes what was observed.
+    /// Returns whether the change removes what was observed.
     pub(crate) fn removes(&self) -> bool {
         self.assign.is_some()
     }
@@ -199,7 +202,7 @@ impl SetChange {
         size_of_values(self.removed.iter().chain(&self.added))
     }
 
-    /// Returns the maximum number of elements that it touches.
+    /// Returns the maximum number of elements that the change affects.
     pub(crate) fn len(&self) -> usize {
         self.removed.len() + self.added.len()
     }
@@ -250,7 +253,8 @@ fn names(sorted: &[Value], element: &[u8]) -> bool {
     sorted.binary_search_by(|other| other.as_bytes().cmp(element)).is_ok()
 }
 
-/// Merges two sorted lists without duplicates. Joins equal items, the earlier one first.
+/// Merges two sorted lists without duplicates. Joins equal items; the earlier one is the first
+/// argument.
 fn merge<T>(
     earlier: &mut Vec<T>,
     mut later: Vec<T>,
@@ -259,7 +263,7 @@ fn merge<T>(
 ) {
     match later.as_mut_slice() {
         [] => {}
-        // Most commands name one element: a long transaction of such commands should not sort each
+        // Most commands have one element. A long transaction of such commands should not sort each
         // time.
         [one] => match earlier.binary_search_by(|other| order(other, one)) {
             Ok(at) => join(&mut earlier[at], one),

@@ -11,9 +11,9 @@ type Executed = Result<(Outcome, Option<Effect>), OpError>;
 /// Executes `op` on the version `view`.
 ///
 /// # Errors
-/// Fails like Redis if the key holds another type, or if a number is invalid or leaves the 64-bit
-/// range. Then there is no effect. The increments of one transaction to one counter must also sum
-/// up within 64 bits, whatever the counter's value.
+/// The key holds another type, a number is invalid, or the result exceeds the 64-bit range, as in
+/// Redis. There is no effect then. The sum of one transaction's increments of a counter must also
+/// be a 64-bit number, whatever the counter's value is.
 pub fn execute(op: &Op, view: &View<'_>) -> Executed {
     let mut executed = dispatch(op, view);
     if let Ok((_, Some(effect))) = &mut executed
@@ -84,8 +84,8 @@ fn dispatch(op: &Op, view: &View<'_>) -> Executed {
     }
 }
 
-/// Returns a digest of everything that clients can see of the key. Its type may hide values of
-/// other types, which do not count.
+/// Returns a digest of everything that clients can see of the key. Values of other types that the
+/// key's type hides do not count.
 fn digest(view: &View<'_>) -> i64 {
     let mut all = Fingerprint::default();
     if let Some(kind) = view.kind() {
@@ -116,7 +116,7 @@ fn string_only(view: &View<'_>) -> Result<(), OpError> {
     if view.has_collection() { Err(OpError::WrongType) } else { Ok(()) }
 }
 
-/// Fails unless the key is absent or holds the wanted type of collection.
+/// Fails unless the key is absent or holds the collection type `wanted`.
 fn only(view: &View<'_>, wanted: Type) -> Result<(), OpError> {
     match view.kind() {
         Some(kind) if kind != wanted => Err(OpError::WrongType),
@@ -167,7 +167,8 @@ fn hash_set(view: &View<'_>, pairs: &[(Value, Value)]) -> Executed {
     let mut fields: Vec<(Value, bool, CellChange)> =
         pairs.iter().map(|(field, value)| (field.clone(), true, change(value))).collect();
     if fields.len() > 1 {
-        // The sort is stable: of equal fields, the last given one remains last and wins.
+        // The sort is stable: of several equal fields, the one that was given last remains the
+        // last, and wins.
         fields.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         fields.dedup_by(|(later, _, change), (earlier, _, kept)| {
             let same = later == earlier;

@@ -11,7 +11,7 @@ pub enum Op {
     Get,
     /// SET: replaces whatever the key held, of any type → [`Outcome::Ok`].
     Set(Value),
-    /// DEL: removes what is observed → [`Outcome::Int`], 1 if the key existed.
+    /// DEL: removes the observed values → [`Outcome::Int`], 1 if the key existed.
     Delete,
     /// EXISTS → [`Outcome::Int`], 0 or 1.
     Exists,
@@ -41,7 +41,7 @@ pub enum Op {
     HashDelete(Vec<Value>),
     /// HINCRBY → [`Outcome::Int`], the new number.
     HashIncrBy(Value, i64),
-    /// SETNX: a string, unless the key exists → [`Outcome::Int`], 1 if it did not.
+    /// SETNX: sets a string, unless the key exists → [`Outcome::Int`], 1 if it did not exist.
     SetNew(Value),
     /// Digest of the key's content, which shows whether the key has changed → [`Outcome::Int`].
     Digest,
@@ -98,7 +98,7 @@ pub enum Outcome {
     Pairs(Vec<(Value, Value)>),
 }
 
-/// The visible type of a key, as TYPE answers it.
+/// The visible type of a key, as TYPE returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Type {
     /// A register or a counter.
@@ -110,7 +110,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Redis' name of the type.
+    /// Returns Redis' name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Type::String => "string",

@@ -5,10 +5,11 @@ use crate::{Op, Type};
 /// Defines the kinds, their list and their names from one table.
 macro_rules! operations {
     ($($(#[$about:meta])* $kind:ident $name:literal)*) => {
-        /// Kind of an operation on one key, whatever the command: MSET sets each of its keys.
+        /// Kind of an operation on one key, independent of the command: MSET, for example, sets
+        /// each of its keys.
         ///
-        /// Its number is the kind that certification uses in journals and messages, so it never
-        /// changes; new kinds are appended.
+        /// The number of a kind identifies it for certification in journals and messages, so it
+        /// never changes. New kinds are appended.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Operation {
@@ -19,7 +20,7 @@ macro_rules! operations {
             /// All kinds, by number.
             pub const ALL: [Operation; [$($name),*].len()] = [$($kind),*];
 
-            /// Returns the command that configurations use for it.
+            /// Returns the command by which configurations refer to the kind.
             pub fn name(self) -> &'static str {
                 match self {
                     $($kind => $name,)*
@@ -77,7 +78,7 @@ operations! {
 use Operation::*;
 
 impl Operation {
-    /// Whether it can change the key.
+    /// Returns whether the operation can change the key.
     pub const fn is_update(self) -> bool {
         matches!(
             self,
@@ -94,7 +95,7 @@ impl Operation {
         )
     }
 
-    /// Returns the type that the key must have; `None` if any type is accepted.
+    /// Returns the type that the key must have; `None` if the operation accepts any type.
     pub fn needs(self) -> Option<Type> {
         match self {
             Set | SetNew | Delete | Exists | TypeOf | Look => None,
@@ -104,7 +105,7 @@ impl Operation {
         }
     }
 
-    /// Returns its bit in a set of operations.
+    /// Returns the kind's bit in a set of kinds.
     pub const fn bit(self) -> u64 {
         1 << self as u8
     }
@@ -136,7 +137,7 @@ impl Op {
         }
     }
 
-    /// Whether the operation can change the key.
+    /// Returns whether the operation can change the key.
     pub const fn is_update(&self) -> bool {
         self.operation().is_update()
     }

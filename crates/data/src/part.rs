@@ -7,18 +7,18 @@ use crate::{Op, Value};
 pub enum Part<'a> {
     /// The whole value.
     Whole,
-    /// Whether the key exists, and its type.
+    /// Existence and type of the key.
     Absence,
     /// Number of elements or fields.
     Size,
-    /// Whether a set has an element.
+    /// Presence of an element in a set.
     Element(&'a Value),
     /// A field of a hash.
     Field(&'a Value),
 }
 
 impl Part<'_> {
-    /// Whether a change of one part can affect the other.
+    /// Returns whether a change of one part can affect the other.
     pub fn meets(self, other: Part<'_>) -> bool {
         match (self, other) {
             (Part::Whole, _) | (_, Part::Whole) => true,
@@ -32,7 +32,7 @@ impl Part<'_> {
 }
 
 impl Op {
-    /// Returns the parts on which its outcome and its effect depend.
+    /// Returns the parts on which the operation's outcome and effect depend.
     pub fn reads(&self) -> Vec<Part<'_>> {
         match self {
             Op::Set(_) => Vec::new(),
@@ -45,7 +45,7 @@ impl Op {
         }
     }
 
-    /// Returns the parts that it can change.
+    /// Returns the parts that the operation can change.
     pub fn writes(&self) -> Vec<Part<'_>> {
         match self {
             Op::Set(_) | Op::Delete | Op::SetNew(_) | Op::IncrBy(_) => vec![Part::Whole],
@@ -59,7 +59,7 @@ impl Op {
         }
     }
 
-    /// Returns the elements or fields that it names.
+    /// Returns the elements or fields in the operation's arguments.
     fn named(&self) -> Vec<Part<'_>> {
         match self {
             Op::SetAdd(elements) | Op::SetRemove(elements) => {

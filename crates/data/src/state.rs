@@ -12,9 +12,9 @@ pub(crate) use set::{AddWinsSet, Dots};
 
 use crate::{Context, Dot, Effect};
 
-/// State of a key: a string, a set and a hash. Concurrent writers may create several of them. Then
-/// the set takes precedence over the hash, and the hash over the string, so that no element becomes
-/// invisible.
+/// State of a key: a string, a set and a hash. Concurrent writers may create several of them. The
+/// set then takes precedence over the hash, and the hash over the string, so that no element
+/// becomes invisible.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     pub(crate) cell: Cell,
@@ -28,7 +28,7 @@ impl State {
         State::default()
     }
 
-    /// Applies an effect. Effects must be applied in an order consistent with causality; all such
+    /// Applies an effect. Effects must be applied in an order consistent with causality. All such
     /// orders lead to the same state.
     pub fn apply(&mut self, effect: &Effect, context: Context<'_>) {
         let (dot, seen) = (context.dot, effect.seen(context));
@@ -69,12 +69,12 @@ impl State {
         }
     }
 
-    /// Whether the state is empty, so that the key can be dropped.
+    /// Returns whether the state is empty, so that the key can be dropped.
     pub fn is_empty(&self) -> bool {
         self.cell.is_empty() && self.set.is_none() && self.hash.is_none()
     }
 
-    /// Returns the number of parts that a copy would have to clone individually.
+    /// Returns the number of parts that a copy would have to clone one by one.
     pub fn weight(&self) -> usize {
         let set = self.set.as_ref().map_or(0, |set| set.len());
         let hash = self.hash.as_ref().map_or(0, |hash| hash.len());
@@ -139,7 +139,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Returns the part with room for an item of this size.
+    /// Returns the part to which an item of this size can be added.
     fn with_room(&mut self, size: usize) -> &mut State {
         if self.bytes > 0 && self.bytes + size > self.limit {
             self.parts.push(State::new());

@@ -8,8 +8,8 @@ use crate::{CellChange, Context, Dot, Effect, HashChange, SetChange, State, Type
 
 /// Version of a key that a transaction sees.
 ///
-/// Reading one element or field never copies a large set or hash: the view copies the element or
-/// field from the base, and applies the effects that touch it to the copy.
+/// Reading one element or field never copies a large set or hash. The view copies the element or
+/// field from the base, and applies to the copy the effects that change it.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     base: &'a State,
@@ -25,9 +25,9 @@ impl<'a> View<'a> {
     }
 
     /// Creates a version from a base and the effects after it, in an order consistent with
-    /// causality. `unseen` names the effects on the key outside the snapshot whose dots the
-    /// snapshot's entries reach. An effect created from this view must not count as having observed
-    /// them.
+    /// causality. `unseen` lists the effects on the key that are outside the snapshot although the
+    /// snapshot's entries reach their dots. An effect that is created from this view must not count
+    /// as having observed them.
     pub fn with_pending(
         base: &'a State,
         pending: &'a [(&'a Effect, Context<'a>)],
@@ -49,7 +49,8 @@ impl<'a> View<'a> {
         self.pending.is_empty() && self.own.is_none()
     }
 
-    /// Returns what lies below the own effect; nothing if the own effect removes everything.
+    /// Returns the base and the effects under the transaction's own effect; nothing if the own
+    /// effect removes everything.
     fn below(&self) -> (Option<&'a State>, &'a [(&'a Effect, Context<'a>)]) {
         match self.own {
             Some(own) if own.clear => (None, &[]),
@@ -86,7 +87,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether the key holds a visible set or hash; cheap for keys that never did.
+    /// Returns whether the key holds a visible set or hash. The call is cheap for a key that never
+    /// held one.
     pub(crate) fn has_collection(&self) -> bool {
         let may = |effect: &Effect| effect.set.is_some() || effect.hash.is_some();
         if self.base.set.is_none()
@@ -148,7 +150,7 @@ impl<'a> View<'a> {
         cell.show()
     }
 
-    /// Whether the set contains an element.
+    /// Returns whether the set contains an element.
     pub(crate) fn contains(&self, element: &[u8]) -> bool {
         let base = self.base_set();
         if self.is_plain() {
@@ -174,8 +176,8 @@ impl<'a> View<'a> {
         !dots.is_empty()
     }
 
-    /// Returns the number of elements of the set: that of the base, corrected for elements that
-    /// effects touch.
+    /// Returns the number of elements of the set: the number in the base, corrected for the
+    /// elements that effects change.
     pub(crate) fn set_len(&self) -> usize {
         let base = self.base_set();
         let len = base.map_or(0, |set| set.len());
@@ -214,7 +216,7 @@ impl<'a> View<'a> {
         pairs.filter_map(|(field, value)| Some((field.clone(), value?))).collect()
     }
 
-    /// Whether the set has an element. May inspect many elements if effects clear the key.
+    /// Returns whether the set has an element. May inspect many elements if effects clear the key.
     fn has_members(&self) -> bool {
         let base = self.base_set();
         let len = base.map_or(0, |set| set.len());
@@ -227,7 +229,7 @@ impl<'a> View<'a> {
             || self.changed_elements().into_iter().any(|element| self.contains(element))
     }
 
-    /// Whether the hash has a field. May inspect many fields if effects clear the key.
+    /// Returns whether the hash has a field. May inspect many fields if effects clear the key.
     fn has_fields(&self) -> bool {
         let base = self.base_hash();
         let len = base.map_or(0, |hash| hash.len());
@@ -241,7 +243,7 @@ impl<'a> View<'a> {
             || self.changed_fields().into_iter().any(|field| self.field(field).exists())
     }
 
-    /// Whether an effect on top of the base removes what it observed of the whole key.
+    /// Returns whether an effect on top of the base removes what it observed of the whole key.
     fn may_clear(&self) -> bool {
         self.below().1.iter().any(|(effect, _)| effect.clear)
     }

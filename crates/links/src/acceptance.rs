@@ -7,15 +7,16 @@ use solera_membership::{Members, SiteStatus};
 
 /// The last answers of other sites' nodes to this node's calls.
 ///
-/// A node that is refused wherever it calls has another configuration, another cluster, or a wrong
-/// clock, and its writes may never merge with those of the others. A node that gets no answer is
-/// only cut off.
+/// A node that every other node refuses has another configuration, belongs to another cluster, or
+/// has a wrong clock. Its writes may never merge with those of the other nodes. A node that gets no
+/// answer is only cut off.
 ///
-/// Only sites that take part count. A joining site's acceptance counts as agreement; its refusal
-/// does not count, because otherwise a wrongly configured newcomer could stop a whole cluster.
+/// Only sites that take part count. If a joining site accepts this node, that counts, too. Its
+/// refusal does not count, because otherwise one wrongly configured new site could stop a whole
+/// cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Acceptance {
-    /// Whether any of them ever accepted this process.
+    /// Whether any of these nodes has ever accepted this process.
     ever: bool,
     /// Last answer of each node; a refusal has its reason.
     answers: BTreeMap<NodeId, Result<(), String>>,
@@ -31,21 +32,22 @@ impl Acceptance {
     }
 
     /// Notes that a node has not answered for a long time. Its refusal no longer counts, because
-    /// the remaining sites may accept this node; if none remains, this node is only cut off.
+    /// the remaining sites may accept this node. If no site remains, this node is only cut off.
     pub(crate) fn note_timeout(&mut self, node: NodeId) {
         if self.answers.get(&node).is_some_and(Result::is_err) {
             self.answers.remove(&node);
         }
     }
 
-    /// Updates the statuses of the sites. Answers from an earlier generation of a site are removed.
+    /// Updates the statuses of the sites. Removes answers from an earlier generation of a site.
     pub(crate) fn note(&mut self, members: &Members) {
         self.answers.retain(|node, _| has_a_say(*node, members));
     }
 
-    /// Returns which node refuses this one, and why, if this node must reject writes because no
-    /// site accepts it. After a site has accepted this process once, the refusal of a single other
-    /// site does not suffice, because that site may be the wrong one.
+    /// Returns the node that refuses this one, and its reason, if no site accepts this node, so
+    /// that it must reject writes. Once a site has accepted this process, the refusal of a single
+    /// other site does not suffice, because that site may be the one with the wrong configuration
+    /// or clock.
     pub(crate) fn refused(&self, members: &Members) -> Option<(NodeId, &str)> {
         if self.answers.values().any(Result::is_ok) {
             return None;

@@ -16,13 +16,13 @@ pub struct Origin {
     pub generation: u32,
     /// Random number drawn when the data was created.
     pub data: u64,
-    /// Number of processes that were started with it; 0 for a node in memory.
+    /// Number of processes that have started with the data; 0 for a node in memory.
     pub starts: u64,
     /// Random number of the process.
     pub incarnation: u64,
 }
 
-/// Reason why a node of another generation, or with other data, is not admitted.
+/// Reason for which a node of another generation, or with other data, is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwelcome {
     /// The site was removed.
@@ -31,7 +31,7 @@ pub enum Unwelcome {
     Unknown,
     /// The node has other data than before.
     OtherData,
-    /// The data is a copy from before another start with it.
+    /// The data is a copy that was made before another process started with the data.
     OlderCopy,
     /// The node has lost data that it had announced to this node.
     LostData,
@@ -43,7 +43,7 @@ pub enum Unwelcome {
 /// one that it has used since. Times between them belong to the lost end of an earlier run.
 pub type Run = (Timestamp, Timestamp);
 
-/// The role of the own node.
+/// The role of this node.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRole {
     /// Site that the node belongs to; `None` if one process runs all sites.
@@ -54,7 +54,7 @@ pub struct NodeRole {
     pub generation: u32,
 }
 
-/// A node's knowledge of the sites and of the other nodes, from which it admits nodes.
+/// A node's knowledge of the sites and of the other nodes, by which it decides on admission.
 #[derive(Debug)]
 pub struct Admission {
     role: NodeRole,
@@ -65,9 +65,9 @@ pub struct Admission {
     entered: BTreeMap<NodeId, Origin>,
     /// Number of changes of `entered`.
     changes: u64,
-    /// Incarnations of processes that were found to lack data that they had stored.
+    /// Incarnations of processes that lack data that they had stored.
     lacking: BTreeMap<NodeId, u64>,
-    /// Number of sites in the lists of those nodes.
+    /// Number of sites in the list of each admitted node.
     listed: BTreeMap<NodeId, usize>,
 }
 
@@ -121,19 +121,19 @@ impl Admission {
         if generation > present && self.knows_members() { Err(Unwelcome::Unknown) } else { Ok(()) }
     }
 
-    /// Whether this node knows the statuses of the other sites. A joining node learns them from
-    /// the nodes that it admits; until then it takes all listed sites for founders.
+    /// Returns whether this node knows the statuses of the other sites. A joining node learns them
+    /// from the nodes that it admits. Until then, it regards all listed sites as founders.
     fn knows_members(&self) -> bool {
         self.role.site.is_none_or(|site| self.members.generation(site) >= self.role.generation)
     }
 
     /// Checks whether a node with this data may be admitted. Its list has `listed` sites. A node
-    /// that has lost its data has lost its promises, so it must not return. Lost data is accepted
-    /// within a site in memory, and while no other site has taken part, because no other site could
-    /// restore it.
+    /// that has lost its data has also lost its promises, so it must not return. There are two
+    /// exceptions for nodes of this node's own site: while the site keeps its data in memory, and
+    /// while no other site has taken part, because no other site could restore the data.
     ///
     /// # Errors
-    /// The reason why it may not.
+    /// The reason why it may not be admitted.
     pub fn may_enter(&self, node: NodeId, origin: Origin, listed: usize) -> Result<(), Unwelcome> {
         self.admits(node.site, origin.generation)?;
         let members = &self.members;
@@ -143,7 +143,7 @@ impl Admission {
         {
             return Err(Unwelcome::Lacks(site));
         }
-        // A site that is only listed has no data to restore others from.
+        // A site that is only listed has no data from which others could be restored.
         let is_own = |site: SiteId| Some(site) == self.role.site;
         let mut others = SiteId::all(members.sites()).filter(|site| !is_own(*site));
         let keeps = self.role.durable && others.any(|site| !members.is_new(site));
@@ -164,7 +164,7 @@ impl Admission {
     }
 
     /// Notes that the process that was last admitted as this node requests updates that it had
-    /// stored, and that are no longer kept anywhere. It is not admitted again.
+    /// stored, and that no site keeps any more. The process is not admitted again.
     pub fn note_lacking(&mut self, node: NodeId) {
         if let Some(origin) = self.entered.get(&node) {
             self.lacking.insert(node, origin.incarnation);
@@ -197,8 +197,7 @@ impl Admission {
         }
     }
 
-    /// Returns the data of each admitted node, which must be stored as long as this node's own
-    /// data.
+    /// Returns the data of each admitted node. This node must store it as long as its own data.
     pub fn entered(&self) -> &BTreeMap<NodeId, Origin> {
         &self.entered
     }
@@ -208,13 +207,13 @@ impl Admission {
         self.changes
     }
 
-    /// Returns how many of `f` sites may be lost before anything uniform is lost.
+    /// Returns how many of `f` sites may be lost before data is lost that was uniform.
     pub fn survives(&self, f: usize) -> usize {
         f.min(self.members.members().filter(|site| Some(*site) != self.role.site).count())
     }
 
-    /// Returns those of `nodes`, at other member sites, that are not known to list a site that
-    /// never took part; none if it did take part.
+    /// Returns those of `nodes` at other member sites that may not list `site`, if this site never
+    /// took part. Returns none if it has taken part.
     pub fn without(&self, site: SiteId, nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
         if !self.members.is_new(site) {
             return Vec::new();
@@ -225,7 +224,7 @@ impl Admission {
             .collect()
     }
 
-    /// Notes that a node of another site has accepted this one, or refused it with this reason.
+    /// Notes that a node of another site has accepted this one, or refused it for this reason.
     pub fn heard(&mut self, node: NodeId, answer: Result<(), String>) {
         if Some(node.site) != self.role.site {
             self.acceptance.heard(node, answer, &self.members);
@@ -237,8 +236,8 @@ impl Admission {
         self.acceptance.note_timeout(node);
     }
 
-    /// Returns which node refuses this one, and why, if no other site accepts it, so that it must
-    /// reject writes.
+    /// Returns the node that refuses this one, and its reason, if no other site accepts this node,
+    /// which must then reject writes.
     pub fn refusal(&self) -> Option<(NodeId, &str)> {
         self.acceptance.refused(&self.members)
     }
@@ -268,7 +267,7 @@ mod tests {
         data: u64,
         starts: u64,
     ) -> Result<(), Unwelcome> {
-        // Each start is a process of its own.
+        // Each start has its own process.
         let origin = Origin { generation, data, starts, incarnation: starts };
         admission.may_enter(node, origin, 2)?;
         admission.note_entry(node, origin, 2);
@@ -288,8 +287,8 @@ mod tests {
         assert_eq!(let_in(&mut durable, SIBLING, 0, 9, 1), Err(Unwelcome::OtherData));
         // A joining node does not know other sites' generations yet.
         assert_eq!(let_in(&mut of(2, true, 1), NODE, 3, 8, 1), Ok(()));
-        // A node in memory, and a node that no other site could restore, continue with what they
-        // have.
+        // A node in memory, and a node that no other site could restore, continue with their
+        // present data.
         let listed = admission(Members::founded(1, 2), true, 0);
         for mut membership in [of(2, false, 0), of(1, true, 0), listed] {
             assert_eq!(let_in(&mut membership, SIBLING, 0, 8, 1), Ok(()));

@@ -14,8 +14,8 @@ const BATCH_HEADER: usize = 2 + Protocol::HEADER_BYTES;
 /// Limits of the bodies of frames with messages, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Approximate size of a body. Longer batches are cut, so that no message waits behind a very
-    /// long one.
+    /// Approximate size of a body. Longer batches are divided into several bodies, so that no
+    /// message waits behind a very long one.
     pub piece: usize,
     /// Longest message.
     pub longest: usize,
@@ -39,7 +39,7 @@ pub struct Body {
 }
 
 /// Returns the bodies of frames that carry messages from one worker to another, in order. An answer
-/// that is too long for any frame is replaced by one that reports this; no other message gets so
+/// that is too long for any frame is replaced by one that reports this. Other messages never get so
 /// long.
 pub fn encode_batch<M: Wire>(
     sizes: Sizes,
@@ -118,7 +118,7 @@ pub struct Delivery<M> {
 /// Decodes a batch that a node of site `there` sent to this one, at site `here`.
 ///
 /// # Errors
-/// The content cannot be decoded, or no participant of this cluster sends it to `to`.
+/// The content cannot be decoded, or no correct participant of this cluster sends it to `to`.
 pub fn decode_batch<M: Wire>(
     body: &[u8],
     there: SiteId,

@@ -1,4 +1,4 @@
-//! Identity of a node, and the check whether another node belongs to its cluster.
+//! Identity of a node, and the check whether another node belongs to the same cluster.
 
 use std::time::Duration;
 
@@ -28,15 +28,15 @@ pub struct Card {
     pub speaks: Vec<Speaks>,
     /// Sender.
     pub from: NodeId,
-    /// Node that the sender means to reach.
+    /// Node that the sender wants to reach.
     pub to: NodeId,
     /// Random number of the process.
     pub incarnation: u64,
-    /// Generation of the site that the sender belongs to.
+    /// Generation of the sender's site to which the sender belongs.
     pub generation: u32,
     /// Random number of the data, drawn when a node begins without data.
     pub data: u64,
-    /// Number of processes that were started with the data; 0 for a node in memory.
+    /// Number of processes that have started with the data; 0 for a node in memory.
     pub starts: u64,
     /// Recovered state of each worker at its start; empty for a node in memory.
     pub runs: Vec<Run>,
@@ -89,12 +89,12 @@ impl Card {
         Origin { generation, data, starts, incarnation }
     }
 
-    /// Checks whether the node that sent `theirs` may talk to the node that sends this card.
-    /// Returns how far the other node's clock is ahead, in microseconds. `caller_is_other` is
-    /// whether `theirs` is the caller's card.
+    /// Checks whether the node that sent `theirs` and the node that sends this card may
+    /// communicate. Returns how far the other node's clock is ahead, in microseconds.
+    /// `caller_is_other` is true if `theirs` is the caller's card.
     ///
     /// # Errors
-    /// The reason to refuse the other node.
+    /// The reason for which the other node is refused.
     pub fn check(
         &self,
         theirs: &Card,
@@ -106,9 +106,9 @@ impl Card {
         self.agrees(theirs, caller_is_other, identity, max_clock_skew)
     }
 
-    /// Checks that the two are nodes of one cluster, and each the one that is meant: the first half
-    /// of [`Card::check`]. It comes before the comparison of settings, so that a removed node
-    /// learns of its removal whatever its settings are.
+    /// First half of [`Card::check`]: checks that both are nodes of one cluster, and that each is
+    /// the node that the other one wants to reach. It comes before the comparison of settings, so
+    /// that a removed node learns of its removal whatever its settings are.
     pub fn belongs(
         &self,
         theirs: &Card,
@@ -122,7 +122,8 @@ impl Card {
         }
         let mut difference = contradiction(&caller.sites, &called.sites);
         if difference.is_none() && caller.id != called.id {
-            // The settings from which the identifier is derived are more informative.
+            // A difference of the settings from which the identifier is derived is more
+            // informative.
             difference = first_difference(caller, called).or_else(|| {
                 let what = "the cluster's identifier".to_owned();
                 let (caller, called) = (caller.id.to_string(), called.id.to_string());
@@ -146,7 +147,8 @@ impl Card {
         Ok(())
     }
 
-    /// Checks that the two have the same settings and time: the second half of [`Card::check`].
+    /// Second half of [`Card::check`]: checks that both nodes have the same settings and nearly the
+    /// same time.
     pub fn agrees(
         &self,
         theirs: &Card,
@@ -168,7 +170,7 @@ impl Card {
                 (apart.as_millis() as u64, max_clock_skew.as_millis() as u64);
             return Err(Refusal::Clocks { node, ahead_ms, limit_ms });
         }
-        // The other node's times would push this node's times ahead, and those of all nodes.
+        // The other node's times would advance the times of this node, and of all other nodes.
         let now_us = self.clock_us.max(self.hybrid_us);
         let ahead = Duration::from_micros(theirs.hybrid_us.saturating_sub(now_us));
         if ahead > max_clock_skew {
@@ -203,7 +205,7 @@ fn contradiction(caller: &[(String, String)], called: &[(String, String)]) -> Op
 }
 
 /// Returns the first setting that differs. Settings that depend on the list of sites may differ
-/// while the lists do. A setting that one node does not have shows another release.
+/// while the lists differ. A setting that only one node has shows another release.
 fn first_difference(caller: &Card, called: &Card) -> Option<Refusal> {
     let same_sites = caller.sites.len() == called.sites.len();
     let (caller, called) = (&caller.agreed, &called.agreed);
@@ -229,8 +231,8 @@ fn nothing() -> String {
     "nothing".to_owned()
 }
 
-/// Returns a protocol of which two nodes have no version in common. Their configurations name the
-/// same protocols, so that only their releases can differ.
+/// Returns a protocol of which the two nodes have no version in common. Their configurations
+/// contain the same protocols, so only their releases can differ.
 fn unknown_protocol(caller: &Card, called: &Card) -> Option<Refusal> {
     let of = |card: &Card, protocol| {
         card.speaks.iter().find(|speaks| speaks.protocol == protocol).cloned()

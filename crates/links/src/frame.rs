@@ -11,8 +11,8 @@ pub(crate) const HEADER: usize = 4 + 4 + 1 + 8;
 /// Longest frame that is read, in bytes. The largest value that a client can send fits.
 pub(crate) const MAX_FRAME: usize = 1 << 30;
 
-/// Kind of a frame. Acknowledgements and answers travel to the caller, all other kinds to the
-/// called node.
+/// Kind of a frame. Acknowledgements and answers travel to the caller of a connection, all other
+/// kinds to the called node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Messages between workers; numbered.
@@ -41,13 +41,13 @@ impl Kind {
 pub struct Frame<'a> {
     /// Kind.
     pub kind: Kind,
-    /// Meaning as described at [`Kind`].
+    /// Number, whose meaning depends on the kind; see [`Kind`].
     pub number: u64,
     /// Content.
     pub body: &'a [u8],
 }
 
-/// Error of bytes that no peer of this version sends.
+/// Error of bytes that no correct peer of this version sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The frame is shorter than a header, or longer than any frame.
@@ -65,13 +65,13 @@ pub enum WireError {
     /// The messages have a protocol or version that this node does not run.
     #[error("messages that cannot be read: {0}")]
     Foreign(Foreign),
-    /// The messages cannot be from their sender, or are not for this node.
+    /// The messages cannot come from their sender, or are not for this node.
     #[error("messages that do not belong to this cluster")]
     Misplaced,
 }
 
 impl WireError {
-    /// Returns the kind of the error in one word, for counts.
+    /// Returns the kind of the error as one word, for counters.
     pub fn label(&self) -> &'static str {
         match self {
             WireError::Length(_) => "length",
@@ -102,11 +102,11 @@ pub fn write_frame(out: &mut Vec<u8>, frame: Frame<'_>) {
     out.extend_from_slice(frame.body);
 }
 
-/// Decodes the first frame of `bytes`, and returns it with its length; `None` while it is
-/// incomplete.
+/// Decodes the first frame of `bytes`, and returns it with its length. Returns `None` while the
+/// frame is incomplete.
 ///
 /// # Errors
-/// No frame begins with these bytes, and none of the following bytes can be trusted.
+/// These bytes do not begin a frame, and the bytes after them cannot be interpreted.
 pub fn read_frame(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, WireError> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length);

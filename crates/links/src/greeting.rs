@@ -15,13 +15,13 @@ const MAX_GREETING: usize = 64 * 1024;
 pub enum Greeting {
     /// The caller's greeting.
     Hello(Card),
-    /// The called node's greeting, if it accepts the caller.
+    /// The greeting of the called node if it accepts the caller.
     Welcome(Card),
-    /// The called node's reason to refuse the caller.
+    /// The reason for which the called node refuses the caller.
     Refusal(String),
     /// A refusal of a caller that can no longer take part with its data, and should stop.
     Farewell(String),
-    /// A refusal of a caller that may be accepted in a moment.
+    /// A refusal of a caller that may be accepted a moment later.
     NotNow(String),
 }
 
@@ -45,7 +45,7 @@ impl Greeting {
         bytes
     }
 
-    /// Whether the first bytes of a connection may be those of a greeting, of any version.
+    /// Returns whether the first bytes of a connection may be those of a greeting of any version.
     pub fn may_begin_with(bytes: &[u8]) -> bool {
         bytes.iter().zip(&MAGIC).all(|(found, expected)| found == expected)
     }
@@ -53,7 +53,8 @@ impl Greeting {
     /// Returns the length of the body that follows this head.
     ///
     /// # Errors
-    /// The bytes are no greeting that this version can read. A refusal can be read in any version.
+    /// The bytes are not a greeting that this version can read. A refusal can be read in any
+    /// version.
     pub fn body_length(head: &[u8; HEAD]) -> Result<usize, Refusal> {
         if !Greeting::may_begin_with(head) {
             return Err(Refusal::NotSolera);
@@ -91,8 +92,8 @@ impl Greeting {
 }
 
 impl Refusal {
-    /// Returns the answer of a called node to a caller that it refuses. `words` is the possibly
-    /// shortened reason.
+    /// Returns the answer of a called node to a caller that it refuses. `words` is the reason,
+    /// which may have been shortened.
     pub fn answer(&self, words: String) -> Greeting {
         match self {
             Refusal::Removed(_)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use solera_machine::{NodeId, Protocol};
 
-/// The setting of [`Identity::agreed`] that may differ while the lists of sites do.
+/// The setting in [`Identity::agreed`] that may differ while the lists of sites differ.
 pub const WITH_THE_SITES: &str = "f";
 
 /// Identity of a cluster according to a node's configuration.
@@ -22,7 +22,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Returns the name of a node for messages.
+    /// Returns the name of a node for logs and errors.
     pub fn name_of(&self, node: NodeId) -> String {
         let site = self.sites.get(node.site.index()).map_or("?", |(name, _)| name);
         format!("node {} of site {site}", u16::from(node.node) + 1)
@@ -58,7 +58,7 @@ impl Speaks {
         }
     }
 
-    /// Returns the version in which two nodes talk, which is the newest that both understand;
+    /// Returns the version in which two nodes communicate: the newest that both understand, or
     /// `None` if there is none.
     pub fn common(&self, other: &Speaks) -> Option<u8> {
         let newest = self.newest.min(other.newest);

@@ -3,9 +3,9 @@
 //! Each of two nodes calls the other, and sends over the connection that it opened. A [`Link`] is
 //! one node's state of both connections: the frames to send, and the frames that have arrived.
 //! Hosts open the connections, carry frames and read the clock. A connection begins with a
-//! [`Greeting`] from each side, whose [`Card`] contains the node's identity and configuration.
-//! [`Admission`] decides which nodes are admitted, from the statuses of the sites and the data
-//! that nodes had before.
+//! [`Greeting`] of each side, whose [`Card`] contains the node's identity and configuration.
+//! [`Admission`] decides which nodes are admitted, by the statuses of the sites and the data that
+//! the nodes had before.
 //!
 //! **Within a site every frame that was queued for a process arrives there exactly once, and in
 //! order with those of its protocol and lane**, even if connections break, as long as both

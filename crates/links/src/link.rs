@@ -1,4 +1,4 @@
-//! One node's state of its connections with another.
+//! One node's state of its connections to another node.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use solera_time::Monotonic;
 
 use crate::queue::Queue;
 
-/// Time during which a link that broke still counts as reachable, because it may soon be back.
+/// Time for which a link that broke still counts as reachable, because it may soon be restored.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The link to one other node, whose frames have bodies of type `B`.
@@ -16,18 +16,18 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Link<B> {
     within_site: bool,
     queue: Queue<B>,
-    /// Incarnation of the peer as last heard.
+    /// Incarnation of the peer according to its last greeting.
     incarnation: Option<u64>,
     /// Earlier incarnations.
     former: BTreeSet<u64>,
-    /// Time at which the own connection to the peer opened, and the peer's connection to this node.
+    /// Time when this node's connection to the peer opened; and the same for the peer's connection.
     outgoing: Option<Monotonic>,
     incoming: Option<Monotonic>,
-    /// Last time at which both were open.
+    /// Last time when both connections were open.
     whole: Option<Monotonic>,
     /// Last frame that arrived from `incarnation`.
     received: u64,
-    /// Number of the peer's connections; only the latest may deliver.
+    /// Number of connections that the peer has opened. Frames of the latest one only are delivered.
     accepted: u64,
     connected: u64,
 }
@@ -38,16 +38,16 @@ pub struct Ticket {
     incarnation: Option<u64>,
 }
 
-/// State of the link when a handshake began. Handshakes take time, and meanwhile the process at the
-/// other end may have been replaced by another one that is already known.
+/// State of the link when a handshake began. During a handshake, the peer's process may be replaced
+/// by another one that this node knows already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
     knew: Option<u64>,
 }
 
 impl<B: Clone> Link<B> {
-    /// Creates a link with a queue of about `limit` bytes. Within a site frames are kept until they
-    /// are acknowledged.
+    /// Creates a link with a queue of about `limit` bytes. Within a site, the queue keeps frames
+    /// until they are acknowledged.
     pub fn new(limit: usize, within_site: bool) -> Link<B> {
         Link {
             within_site,
@@ -63,10 +63,10 @@ impl<B: Clone> Link<B> {
         }
     }
 
-    /// Returns a ticket if messages may be queued now. Between sites messages are dropped while
-    /// there is no connection, or while the queue is full. Within a site they are kept for the
-    /// peer's last known process. While the link to that process is up, all of them are kept even
-    /// if the queue is full, because clients wait for them; [`Self::is_reachable`] then makes
+    /// Returns a ticket if messages may be queued now. Between sites, messages are dropped while
+    /// there is no connection, or while the queue is full. Within a site, messages are queued for
+    /// the peer's last known process. While the link to that process is up, all of them are queued
+    /// even if the queue is full, because clients wait for them; [`Self::is_reachable`] then makes
     /// clients retry.
     pub fn admit(&mut self) -> Option<Ticket> {
         let connected = self.outgoing.is_some();
@@ -90,7 +90,7 @@ impl<B: Clone> Link<B> {
         }
     }
 
-    /// Returns the number and body of the next frame to send over the own connection.
+    /// Returns the number and body of the next frame to send over this node's connection.
     pub fn next_frame(&mut self) -> Option<(u64, B)> {
         self.queue.next()
     }
@@ -100,13 +100,13 @@ impl<B: Clone> Link<B> {
         self.queue.acknowledge(number);
     }
 
-    /// Returns the state for a handshake. Must be called before calling the peer, and after reading
-    /// the greeting of its call.
+    /// Returns the state for a handshake. Must be called before this node calls the peer, and after
+    /// it has read the greeting of the peer's call.
     pub fn handshake(&self) -> Handshake {
         Handshake { knew: self.incarnation }
     }
 
-    /// Notes that the own connection is open, and that the peer has received all frames up to
+    /// Notes that this node's connection is open, and that the peer has received all frames up to
     /// `received` of this process. Returns `false`, and changes nothing, if another process is
     /// connected as the peer, or has been since the handshake began.
     pub fn opened(
@@ -125,16 +125,16 @@ impl<B: Clone> Link<B> {
         true
     }
 
-    /// Notes that the own connection broke.
+    /// Notes that this node's connection broke.
     pub fn closed(&mut self, now: Monotonic) {
         self.mark_whole(now);
         self.outgoing = None;
         self.queue.rewind();
     }
 
-    /// Notes that the peer called. Returns the number of its connection, and the last frame that
-    /// arrived from this incarnation; `None` if another process is connected as the peer, or has
-    /// been since the handshake began.
+    /// Notes that the peer has called. Returns the number of its connection, and the last frame
+    /// that arrived from this incarnation. Returns `None` if another process is connected as the
+    /// peer, or has been since the handshake began.
     pub fn accepted(
         &mut self,
         now: Monotonic,
@@ -159,12 +159,13 @@ impl<B: Clone> Link<B> {
         new
     }
 
-    /// Returns the last frame that arrived; `None` if the peer has called again since.
+    /// Returns the number of the last frame that arrived; `None` if the peer has called again
+    /// since.
     pub fn received(&self, connection: u64) -> Option<u64> {
         (connection == self.accepted).then_some(self.received)
     }
 
-    /// Notes that the peer's connection broke. Returns whether it was the latest.
+    /// Notes that the peer's connection broke. Returns whether it was the peer's latest connection.
     pub fn hung_up(&mut self, now: Monotonic, connection: u64) -> bool {
         let latest = connection == self.accepted;
         if latest {
@@ -174,23 +175,23 @@ impl<B: Clone> Link<B> {
         latest
     }
 
-    /// Returns the incarnation of the peer as last heard.
+    /// Returns the incarnation of the peer according to its last greeting.
     pub fn incarnation(&self) -> Option<u64> {
         self.incarnation
     }
 
-    /// Whether the own connection is open.
+    /// Returns whether this node's connection is open.
     pub fn is_connected(&self) -> bool {
         self.outgoing.is_some()
     }
 
-    /// Returns the time since which messages travel in both directions, as far as is known.
+    /// Returns the time since when messages travel in both directions, as far as this node knows.
     pub fn whole_since(&self) -> Option<Monotonic> {
         self.outgoing.zip(self.incoming).map(|(outgoing, incoming)| outgoing.max(incoming))
     }
 
-    /// Whether messages travel in both directions. A link that has just broken still counts, and a
-    /// link whose queue is full does not.
+    /// Returns whether messages travel in both directions. A link that broke a moment ago still
+    /// counts, and a link with a full queue does not.
     pub fn is_reachable(&self, now: Monotonic) -> bool {
         if self.queue.is_full() {
             return false;
@@ -214,10 +215,10 @@ impl<B: Clone> Link<B> {
     }
 
     /// Changes the peer's process to `incarnation`, and drops frames for the previous process.
-    /// Returns `false` while a connection to the previous process is open, because then two
-    /// processes claim to be the peer, and the later claim is rejected. Also returns `false` for a
-    /// process that was replaced before the handshake or since, because frames of its successor
-    /// have already been counted.
+    /// Returns `false` while a connection to the previous process is open: then two processes claim
+    /// to be the peer, and the later claim is rejected. Also returns `false` for a process that was
+    /// replaced before the handshake or since, because frames of its successor have already been
+    /// counted.
     fn meet(&mut self, handshake: Handshake, incarnation: u64) -> bool {
         if self.incarnation == Some(incarnation) {
             return true;

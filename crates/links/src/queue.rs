@@ -4,16 +4,15 @@ use std::collections::VecDeque;
 
 use solera_machine::{Lane, Share, Turns};
 
-/// A queue of the bodies of frames. A frame gets its number when it is first sent; until then the
-/// protocols take turns.
+/// A queue of the bodies of frames. A frame gets its number when it is sent for the first time.
+/// Until then, it waits for the turn of its protocol.
 ///
-/// Within a site a frame is kept until it is acknowledged, so that a broken connection loses
-/// nothing. Between sites a frame is removed when it is sent, because the protocol requests lost
+/// Within a site, a frame is kept until it is acknowledged, so that a broken connection loses
+/// nothing. Between sites, a frame is removed when it is sent, because the protocols request lost
 /// data again.
 ///
-/// While the queue is full, the caller drops new messages. Dropping the oldest instead would
-/// prevent a slow link from ever catching up: a receiver can use the next frames, but none after a
-/// gap.
+/// While the queue is full, the caller drops new messages. If it dropped the oldest ones instead, a
+/// slow link could never catch up: a receiver can use the next frames, but none after a gap.
 #[derive(Debug)]
 pub(crate) struct Queue<B> {
     /// Bodies that were never sent, with their lengths.
@@ -38,15 +37,15 @@ struct Kept<B> {
 }
 
 impl<B: Clone> Queue<B> {
-    /// Creates a queue of about `limit` bytes. If `keeps`, it keeps sent frames until they are
-    /// acknowledged.
+    /// Creates a queue of about `limit` bytes. If `keeps` is true, it keeps sent frames until they
+    /// are acknowledged.
     pub(crate) fn new(limit: usize, keeps: bool) -> Queue<B> {
         let (waiting, kept) = (Turns::default(), VecDeque::new());
         Queue { waiting, kept, sent: 0, bytes: 0, limit, last: 0, keeps, dropped: 0 }
     }
 
-    /// Adds a body of `bytes` bytes of a lane and protocol, even beyond the limit, because a long
-    /// body would never find enough space among short ones.
+    /// Adds a body of `bytes` bytes of a lane and protocol, even beyond the limit: a long body
+    /// would otherwise never find enough space among short ones.
     pub(crate) fn push(&mut self, lane: Lane, protocol: u8, body: B, bytes: usize) {
         self.bytes += bytes;
         self.waiting.push(Share { lane, protocol, cost: bytes as u64 }, (body, bytes));
@@ -88,7 +87,7 @@ impl<B: Clone> Queue<B> {
         }
     }
 
-    /// Removes everything, because the receiver is gone for good.
+    /// Removes everything, because the receiver will never return.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
         self.kept.clear();
@@ -96,7 +95,7 @@ impl<B: Clone> Queue<B> {
         self.bytes = 0;
     }
 
-    /// Whether the limit is reached.
+    /// Returns whether the limit is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes >= self.limit
     }

@@ -1,4 +1,4 @@
-//! Reasons for which two nodes refuse one another.
+//! Reasons for which two nodes refuse each other.
 
 use solera_machine::NodeId;
 use solera_time::SiteId;
@@ -7,7 +7,7 @@ use crate::admission::Unwelcome;
 use crate::frame::VERSION;
 use crate::identity::Identity;
 
-/// Reason for which two nodes refuse one another. Both nodes log it, so its text names the caller
+/// Reason for which two nodes refuse each other. Both nodes log it, so its text names the caller
 /// and the called node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -57,18 +57,18 @@ pub enum Refusal {
         /// The called node's version.
         called: String,
     },
-    /// The caller meant another node.
+    /// The caller wanted to reach another node.
     #[error(
         "wrong address: the caller meant {meant}, but this is {called}; see `peer` in the \
          configuration"
     )]
     WrongAddress {
-        /// The node that the caller meant.
+        /// The node that the caller wanted to reach.
         meant: String,
         /// The node that was called.
         called: String,
     },
-    /// The caller is no other node of the cluster.
+    /// The caller is not another node of the cluster.
     #[error("the caller is no other node of this cluster")]
     NoSuchNode,
     /// The caller's site is new, and the called node does not list it.
@@ -81,7 +81,7 @@ pub enum Refusal {
         "{0} does not list site {1}, which was added; restart it with the other's list of sites"
     )]
     Lacks(String, String),
-    /// Another process has connections as the same node.
+    /// Another process is connected as the same node.
     #[error(
         "another process is connected as this node, or was since this call began; if one of them \
          has just died, this ends within seconds"
@@ -102,7 +102,7 @@ pub enum Refusal {
         /// Limit, in milliseconds.
         limit_ms: u64,
     },
-    /// A node has seen times that are too far ahead.
+    /// A node has received times that are too far ahead.
     #[error(
         "{node} holds times that are {} s ahead of the other node's; {} s are allowed \
          (max_clock_skew_ms): its clock was wrong; wait until that time, or raise the limit at \
@@ -130,25 +130,25 @@ pub enum Refusal {
          node knows; `--join` takes the number that `solera site add {0}` printed"
     )]
     UnknownGeneration(String),
-    /// The node, of this site, has other data than before.
+    /// The node has other data than before.
     #[error(
         "{0} does not have the data that it had, so it cannot take part; `solera site remove \
          {1}`, then add it again"
     )]
     OtherData(String, String),
-    /// The data of the node, of this site, is a copy from before its last start.
+    /// The data of the node is a copy from before its last start.
     #[error(
         "{0} runs with an older copy of its data, and lacks what it has sent to others since; \
          `solera site remove {1}`, then add it again"
     )]
     OlderCopy(String, String),
-    /// The node, of this site, has lost data that it had announced.
+    /// The node has lost data that it had announced.
     #[error(
         "{0} lacks data that it has sent to others, so its data is an older copy, or its disk \
          has lost something; `solera site remove {1}`, then add it again"
     )]
     LostData(String, String),
-    /// The TLS handshake between them failed.
+    /// The TLS handshake of the two nodes failed.
     #[error("{0}")]
     Tls(String),
     /// The refusal that the other node sent, as text.
@@ -157,7 +157,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the kind of the reason in one word, for counts.
+    /// Returns the kind of the reason as one word, for counters.
     pub fn label(&self) -> &'static str {
         match self {
             Refusal::NotSolera => "no_greeting",
@@ -175,7 +175,7 @@ impl Refusal {
         }
     }
 
-    /// Converts the reason why a node is not admitted, with names.
+    /// Converts the reason for which a node is not admitted, and adds the names.
     pub fn of(unwelcome: Unwelcome, node: NodeId, identity: &Identity) -> Refusal {
         let name = |site: SiteId| {
             identity

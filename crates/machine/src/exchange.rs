@@ -70,8 +70,8 @@ pub enum Input<M, C, D = Infallible, A = Infallible> {
         command: C,
     },
     /// The client wants no more replies to a request. The machine may have executed the command
-    /// already, and may still execute it where it cannot be revoked. Has no effect for a request
-    /// that has ended or is unknown.
+    /// already, and may still execute it if it cannot revoke it. The input has no effect for a
+    /// request that has ended or is unknown.
     Cancel {
         /// The request of the command.
         request: RequestId,
@@ -104,24 +104,24 @@ pub enum Output<M, R, E, J = Infallible, Q = Infallible> {
         /// The message.
         message: M,
     },
-    /// A reply to a client's command. There may be several; each contains more than those before
-    /// it.
+    /// A reply to a client's command. There may be several replies; each contains more than the
+    /// previous one.
     Reply {
         /// The command's request.
         request: RequestId,
         /// The answer.
         response: R,
-        /// Whether no other reply to the request follows. A machine sends none after it.
+        /// Whether this is the last reply to the request.
         last: bool,
     },
     /// Records for the journal, if the machine has one. Messages and replies that follow must not
     /// leave before these records are durable.
     Records(Records),
-    /// An event for the simulator's checkers; emitted only if the machine's configuration asks for
-    /// events.
+    /// An event for the simulator's checkers. A machine emits events only if its configuration
+    /// requires them.
     Trace(E),
-    /// Work that the host runs elsewhere. It waits for no record, because its result comes back to
-    /// this process alone.
+    /// Work that the host runs elsewhere. The host need not wait for records before it runs the
+    /// work, because only this process receives the result.
     Job {
         /// Identifies it in [`Input::Done`].
         job: JobId,
@@ -129,7 +129,7 @@ pub enum Output<M, R, E, J = Infallible, Q = Infallible> {
         work: J,
     },
     /// A question to another protocol of the worker. The machine that composes the protocols
-    /// answers it with [`Input::Answered`]; hosts never see one.
+    /// answers it with [`Input::Answered`]. Hosts never receive a question.
     Ask {
         /// Identifies it in the answer.
         ask: AskId,

@@ -1,5 +1,5 @@
-//! Guards: consents of other protocols of its workers that a transaction needs before it may
-//! prepare.
+//! Guards: other protocols of a transaction's workers, whose consent the transaction needs before
+//! it may prepare.
 //!
 //! A transaction lists its guards. Each worker that owns a guarded key asks the protocol that
 //! guards the key, which runs in the same worker, whether the transaction may commit. Consent is a
@@ -30,7 +30,7 @@ pub struct Guard {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarded(Vec<Guard>);
 
-/// Identifies a transaction to the guards of its site. Never reused.
+/// Identifies a transaction to the guards of its site. An identifier is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PromiseId {
     /// Worker that coordinates the transaction.
@@ -53,7 +53,7 @@ pub struct Refusal {
 /// A guard's answer to a transaction that wants to prepare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The transaction may commit, until the guard receives its outcome.
+    /// The transaction may commit until the guard receives its outcome.
     Promised,
     /// The transaction must not commit. The guard keeps no state for it.
     Refused(Refusal),
@@ -70,7 +70,7 @@ pub enum GuardQuestion {
         /// The protocol's guards at this worker.
         guards: Guarded,
     },
-    /// Reports that the transaction has ended, and all promises to it with it.
+    /// Reports that the transaction has ended, and with it all promises to it.
     End {
         /// The transaction.
         id: PromiseId,
@@ -97,7 +97,7 @@ impl Guarded {
     /// Largest total length of keys and claims, in bytes.
     pub const MOST_BYTES: usize = 64 << 10;
 
-    /// Returns the guards of both. The result does not depend on which is the receiver.
+    /// Returns the guards of both. The result does not depend on which of them is the receiver.
     #[must_use]
     pub fn and(mut self, other: Guarded) -> Guarded {
         if self.0.is_empty() {
@@ -131,7 +131,7 @@ impl Guarded {
             && self.bytes() <= Guarded::MOST_BYTES
     }
 
-    /// Returns whether the guards are in their order. Decoded guards need not be.
+    /// Returns whether the guards are in canonical order. Decoded guards need not be.
     pub fn is_canonical(&self) -> bool {
         self.0.is_sorted()
     }
@@ -179,7 +179,7 @@ impl Refusal {
     /// Largest length of a reason, in bytes.
     pub const LONGEST_REASON: usize = 256;
 
-    /// Returns the refusal with its reason cut to [`LONGEST_REASON`](Self::LONGEST_REASON).
+    /// Returns the refusal with a reason of at most [`LONGEST_REASON`](Self::LONGEST_REASON).
     #[must_use]
     pub fn shortened(mut self) -> Refusal {
         let mut end = self.reason.len().min(Refusal::LONGEST_REASON);

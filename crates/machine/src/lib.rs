@@ -1,7 +1,7 @@
 //! The contract between protocol state machines and their hosts.
 //!
-//! A machine owns its state and performs no I/O: time, messages and commands come in, messages and
-//! replies go out. The simulator and the server run the same machines.
+//! A machine owns its state and performs no I/O: its inputs are times, messages and commands, and
+//! its outputs are messages and replies. The simulator and the server run the same machines.
 //!
 //! # Call order
 //! 1. The host calls [`Machine::handle`] with one input and the time of its arrival.
@@ -49,7 +49,8 @@ pub struct Address {
     pub worker: u8,
 }
 
-/// A node, by its site and its position there, from 0. Texts for people count nodes from 1.
+/// A node, by its site and its position in the site's list, from 0. Texts for people count nodes
+/// from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId {
     /// Its site.
@@ -67,11 +68,11 @@ pub struct Now {
     pub physical: Physical,
 }
 
-/// A branch of a protocol that few runs take and on which correctness or progress depends,
+/// A branch of a protocol that few runs take, and on which correctness or progress depends. It is
 /// described by the event that leads there.
 ///
-/// Machines report when they take it, and simulations count the reports: a branch that no seed
-/// reaches is not tested at all.
+/// Machines report when they take such a branch, and simulations count the reports: a branch that
+/// no seed reaches is not tested at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RarePath(pub &'static str);
 
@@ -108,7 +109,7 @@ pub trait Machine: Send {
     type Checkpoint: Default;
 
     /// Returns the share with which an input waits in [`Turns`] for the machine. By default all
-    /// inputs have the same, so those of a machine with one protocol keep their order.
+    /// inputs have the same share, so the inputs of a machine with one protocol keep their order.
     fn share(_: &InputOf<Self>) -> Share {
         Share { lane: Lane::USUAL, protocol: 0, cost: 1 }
     }
@@ -117,8 +118,8 @@ pub trait Machine: Send {
     fn handle(&mut self, now: Now, input: InputOf<Self>);
 
     /// Asks the machine to send as little as possible to these workers until the next call, because
-    /// the links to them are full. A protocol that bounds the amount in transit to each worker may
-    /// ignore the call, as the default does.
+    /// the links to them are full. A protocol that limits the amount in transit to each worker may
+    /// ignore the call, as the default implementation does.
     fn hold_back(&mut self, _full: Vec<Address>) {}
 
     /// Executes all actions that are due at `now`; has no effect if there are none.
@@ -182,6 +183,6 @@ pub trait Recovery {
     /// The reason, as text for people, if the bytes are not a record of this machine.
     fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String>;
 
-    /// Returns the machine, after all parts and records were taken.
+    /// Returns the machine. Must be called after all parts and records were taken.
     fn into_machine(self) -> Self::Machine;
 }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// A protocol, as frames, records and tokens identify it: its part of them begins with its number
+/// A protocol, as its bytes in frames, records and tokens identify it: they begin with its number
 /// and a version.
 ///
 /// A number is never reused for another protocol. The encodings of messages, records and pasts have
 /// separate versions, because different readers must understand them: other nodes read messages,
-/// later builds read records on the same disk, and clients pass pasts on in tokens. Variants keep
+/// later builds read records on the same disk, and clients return pasts in tokens. Variants keep
 /// their numbers within a version; new variants are added at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {

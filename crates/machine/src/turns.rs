@@ -26,7 +26,7 @@ pub struct Share {
     pub lane: Lane,
     /// Number of its protocol.
     pub protocol: u8,
-    /// Its cost: bytes on a link, changes for a worker. The smallest item costs one.
+    /// Cost of the item: bytes on a link, changes for a worker. The smallest item costs one.
     pub cost: u64,
 }
 
@@ -40,9 +40,9 @@ impl Share {
 /// Items that wait for a resource shared by several protocols, such as a link: one queue for each
 /// protocol and lane.
 ///
-/// Lanes with smaller numbers go first. Within a lane, protocols with waiting items get equal
-/// shares of the resource, so a protocol with a long queue delays others by no more than one item.
-/// Items of one protocol and lane stay in order.
+/// Lanes with smaller numbers are served first. Within a lane, protocols with waiting items get
+/// equal shares of the resource, so a protocol with a long queue delays others by no more than one
+/// item. Items of one protocol and lane stay in order.
 #[derive(Clone, Debug)]
 pub struct Turns<T> {
     /// A small number of queues, ordered by lane.
@@ -54,8 +54,8 @@ struct Queue<T> {
     lane: Lane,
     protocol: u8,
     items: VecDeque<(u64, T)>,
-    /// Total cost of the items that were taken. The waiting queue with the smallest total is served
-    /// next.
+    /// Total cost of the items that were taken. Among the queues with waiting items, the one with
+    /// the smallest total is served next.
     served: u64,
 }
 

@@ -34,7 +34,7 @@ impl<R: Copy + Eq> Without<R> {
         None
     }
 
-    /// Returns the switch of a part of the machine that has its own rules.
+    /// Returns the switch for a part of the machine that has its own rules.
     #[cfg_attr(not(feature = "traps"), expect(unused_variables, reason = "no rule is left out"))]
     pub fn part<S>(&self, rule_of: impl FnOnce(R) -> Option<S>) -> Without<S> {
         Without {

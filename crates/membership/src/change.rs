@@ -12,20 +12,22 @@ pub enum MemberError {
     NotAMember,
     /// The request asks a site to remove itself.
     Itself,
-    /// The site's status leaves nothing to change. Holds the site's stage.
+    /// The change does not apply to the site's status, for example because the site has the
+    /// requested status already. Holds the site's stage.
     Already(u32),
     /// Another site is leaving or joining. The change has to wait until that site has left or
     /// joined.
     Busy(SiteId),
-    /// Since the site that received the request started, this site has not confirmed that all its
-    /// workers list the same sites and have seen all earlier changes.
+    /// This site has not confirmed that all its workers list the same sites and have seen all
+    /// earlier changes. Confirmations before the start of the site that received the request do not
+    /// count.
     NotAgreed(SiteId),
 }
 
 /// A change of a site's status that an operator can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// Remove the site, which is dead for good.
+    /// Remove the site, which will never return with its data.
     Remove,
     /// Let the site join again, with no data of its own.
     Add,

@@ -73,7 +73,7 @@ impl Members {
     }
 
     /// Returns the initial view of a replica that starts in the given generation of its site. In
-    /// any generation but the first, the site is no member until the other sites have sent the
+    /// any generation but the first, the site is not a member until the other sites have sent the
     /// change that lets it join.
     pub fn at_start(sites: usize, founders: usize, site: SiteId, generation: u32) -> Self {
         let mut members = Members::founded(founders, sites);
@@ -162,8 +162,8 @@ impl Members {
             && self.0.iter().all(|slot| slot.gaps.len() == (slot.stage as usize + 2) / 4)
     }
 
-    /// Adds the later statuses and gaps of another list, for the sites that are in both. Returns
-    /// whether anything changed.
+    /// Adds the later statuses and gaps of another list, for the sites that both lists have.
+    /// Returns whether anything changed.
     pub fn merge(&mut self, other: &Members) -> bool {
         let before = self.clone();
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {

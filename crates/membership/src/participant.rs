@@ -19,7 +19,7 @@ pub trait Participant {
     /// has.
     fn set_members(&mut self, now: Now, members: &Members);
 
-    /// Returns whether this worker has done everything that the list requires of it while a site
+    /// Returns whether this worker has done everything that the list requires of it when a site
     /// leaves.
     fn has_completed_removals(&self) -> bool;
 

@@ -7,11 +7,12 @@ use std::fmt;
 pub enum SiteStatus {
     /// The site takes part.
     Member,
-    /// The site was declared dead. Members ignore its messages and settle its history.
+    /// An operator has declared the site dead. Members ignore its messages and agree on its
+    /// history.
     Leaving,
     /// The site is removed, and its history does not change any more.
     Gone,
-    /// The site was let in again and is fetching all data from the other sites.
+    /// An operator has let the site in again. It is fetching all data from the other sites.
     Joining,
 }
 

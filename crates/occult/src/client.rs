@@ -1,5 +1,6 @@
-//! The state of a client's transaction, and the rules by which it checks what it reads and commits
-//! (§4.3, §6.2). It does no I/O and sends nothing: spaces and other stores use it alike.
+//! The state of a client's transaction, and the rules by which the client checks its reads and its
+//! commit (§4.3, §6.2). This module does no I/O and sends nothing, so that spaces and other stores
+//! can use it alike.
 
 use solera_data::{Effect, Key};
 use solera_time::SiteId;
@@ -20,13 +21,13 @@ struct ReadVersion {
 /// A transaction in its read phase (§6.2).
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// What its session and its reads depend on (`cli_ts`).
+    /// The dependencies of its session and its reads (`cli_ts`).
     timestamp: CausalTimestamp,
     reads: Vec<ReadVersion>,
     writes: Vec<(Key, Effect)>,
 }
 
-/// What a participant has answered to PREPARE (the overwrite set, §6.2).
+/// A participant's answer to PREPARE (the overwrite set, §6.2).
 #[derive(Clone, Debug)]
 pub struct PreparedAt {
     /// Its site.
@@ -37,12 +38,12 @@ pub struct PreparedAt {
     pub overwritten: CausalTimestamp,
 }
 
-/// Whether a copy was recent enough (§4.3).
+/// Result of the check whether a copy was recent enough (§4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// It shows everything in its shard on which the reader depends.
+    /// The copy shows all writes of its shard on which the reader depends.
     Fresh,
-    /// It lacks something.
+    /// The copy lacks such a write.
     Stale,
 }
 
@@ -52,7 +53,7 @@ impl Transaction {
         Transaction { timestamp: past, reads: Vec::new(), writes: Vec::new() }
     }
 
-    /// Returns what the transaction depends on so far.
+    /// Returns the dependencies of the transaction so far.
     pub fn timestamp(&self) -> &CausalTimestamp {
         &self.timestamp
     }
@@ -67,13 +68,13 @@ impl Transaction {
         self.writes.iter().find(|(other, _)| other == key).map(|(_, effect)| effect)
     }
 
-    /// Returns the shards that it has read, and the shardstamps of the copies.
+    /// Returns the shards that it has read, with the shardstamps of the copies.
     pub fn reads(&self) -> Vec<(ShardId, Stamp)> {
         self.reads.iter().map(|read| (read.shard, read.shown)).collect()
     }
 
-    /// Checks a read before it counts (§4.3): the copy must show every write of the shard on which
-    /// the client depends, and its own version's dependencies in the shard.
+    /// Checks a read before it counts (§4.3). The copy must show every write of the shard on which
+    /// the client depends, and every write of the shard on which the version that was read depends.
     pub fn check(
         &self,
         shard: ShardId,
@@ -85,7 +86,7 @@ impl Transaction {
         if shown < needed { Freshness::Stale } else { Freshness::Fresh }
     }
 
-    /// Adds a read, and depends on what it depends on.
+    /// Adds a read, and the dependencies of the version that was read.
     pub fn add_read(
         &mut self,
         shard: ShardId,
@@ -105,7 +106,7 @@ impl Transaction {
         }
     }
 
-    /// First step of validation (§6.2): the versions read are pairwise consistent.
+    /// First step of validation (§6.2): checks that the versions read are pairwise consistent.
     ///
     /// # Errors
     /// Returns a shard of which the transaction has read too old a copy.
@@ -120,8 +121,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Third step of validation (§6.2): the versions read are at least as recent as those that are
-    /// overwritten depend on.
+    /// Third step of validation (§6.2): checks that the versions read are at least as recent as the
+    /// dependencies of the versions that are overwritten.
     ///
     /// # Errors
     /// Returns a shard of which the transaction has read too old a copy.
@@ -139,12 +140,13 @@ impl Transaction {
         Ok(())
     }
 
-    /// Makes the commit timestamp and the commit stamp of each site. `written` lists the written
-    /// shards and the sites of their homes; `overwritten` is false in a test without that rule.
+    /// Computes the commit timestamp, and the commit stamp of each site. `written` lists the
+    /// written shards with the sites of their homes. `overwritten` is false in a test without that
+    /// rule.
     ///
-    /// The paper's §6.2 leaves out the session's timestamp and those of overwritten versions, and
-    /// its §6.3 relies on them. A site's stamp is not below any that its homes assigned, nor below
-    /// any of its homes' stamps on which the transaction depends.
+    /// The paper's §6.2 leaves out the session's timestamp and those of overwritten versions,
+    /// although its §6.3 relies on them. The stamp of a site is at least every stamp that its homes
+    /// assigned, and at least every stamp of its homes on which the transaction depends.
     pub fn commit(
         &self,
         prepared: &[PreparedAt],

@@ -27,7 +27,7 @@ pub enum Command {
         /// The transaction.
         transaction: u64,
     },
-    /// Gives a transaction up.
+    /// Aborts a transaction.
     Abort {
         /// The transaction.
         transaction: u64,
@@ -43,23 +43,23 @@ pub enum Command {
     },
 }
 
-/// Reason why a transaction has aborted.
+/// Reason for which a transaction has aborted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AbortCause {
     /// Another transaction held the lock of a key for longer than this one tried.
     #[error("another transaction holds the lock of key {0:?}")]
     Locked(Key),
-    /// The versions that it has read do not belong to one snapshot: what it read in this shard
-    /// misses a write on which another version depends.
+    /// The versions that it has read do not belong to one snapshot: its read in this shard has
+    /// missed a write on which another version depends.
     #[error("what it has read in shard {} misses a write on which it depends", .0.0)]
     ReadSet(ShardId),
-    /// A version that it overwrites depends on a write that it has missed.
+    /// A version that it overwrites depends on a write that it has missed in this shard.
     #[error("what it has read in shard {} is not the latest", .0.0)]
     OverwriteSet(ShardId),
-    /// A participant or the decision home had given it up.
+    /// A participant or the decision home had aborted it before.
     #[error("it took too long, and its homes have aborted it")]
     Expired,
-    /// The client gave it up.
+    /// The client aborted it.
     #[error("the client has aborted it")]
     Given,
     /// A participant did not answer in time. Nothing has changed.
@@ -74,8 +74,8 @@ pub enum Response {
     Begun(u64),
     /// An operation's outcome.
     Done(Result<Outcome, OpError>),
-    /// A transaction has committed; an operation without a transaction has executed. The session
-    /// continues with this past.
+    /// A transaction has committed, or an operation without a transaction has been executed. The
+    /// session continues with this past.
     Committed {
         /// Outcomes of operations that were executed at the home.
         outcomes: Vec<Outcome>,
@@ -87,7 +87,7 @@ pub enum Response {
     /// An operation failed; nothing has changed.
     Failed(OpError),
     /// It is unknown whether the transaction has committed. The session continues with this past,
-    /// which covers both outcomes; without one, it cannot continue.
+    /// which is right for both outcomes. Without a past, the session cannot continue.
     Unknown {
         /// The session's causal past.
         past: Option<CausalTimestamp>,

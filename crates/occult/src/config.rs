@@ -17,14 +17,14 @@ pub struct Timing {
     pub publish: Duration,
     /// Time without an answer after which a message is sent again.
     pub retry: Duration,
-    /// Age of a prepare from which its participant asks the decision home to decide.
+    /// Age from which a prepare has expired: its participant then asks the decision home to decide.
     pub prepare_expires: Duration,
-    /// Time after which a client gives up.
+    /// Time after which a client gives up a request.
     pub timeout: Duration,
-    /// Delays before a stale read is tried again at the same replica; then the home is asked
+    /// Delays before a stale read is sent again to the same replica. Then the read goes to the home
     /// (§8.2: 0, 1, 2 and 4 ms).
     pub stale_retries: [Duration; 4],
-    /// Delay before a lock that another transaction holds is tried again.
+    /// Delay before a lock is tried again that another transaction holds.
     pub lock_retry: Duration,
     /// Number of times that a lock is tried before the transaction aborts (§6.2).
     pub lock_tries: u32,
@@ -57,7 +57,7 @@ pub enum Rule {
     ValidateOverwriteSet,
     /// A commit timestamp contains those of the overwritten versions (§6.3 case ii).
     OverwrittenTimestamps,
-    /// A shardstamp stays below those that undecided transactions may get.
+    /// A shardstamp stays below the stamps that undecided transactions may get.
     ShowInOrder,
     /// A participant drops a prepare that arrived again after its commit was applied.
     DropRepeated,
@@ -92,7 +92,7 @@ pub struct Config {
     pub incarnation: u64,
     /// Intervals and timeouts.
     pub timing: Timing,
-    /// Rule that is taken out, in tests.
+    /// Rule that a test takes out.
     pub without: Without<Rule>,
 }
 
@@ -111,7 +111,7 @@ impl Config {
         }
     }
 
-    /// Whether a rule is in force.
+    /// Returns whether a rule is in force.
     pub(crate) fn has(&self, rule: Rule) -> bool {
         self.without.keeps(rule)
     }
@@ -121,14 +121,14 @@ impl Config {
         ShardId(PartitionId::of(key, self.shards).0)
     }
 
-    /// Returns the worker at a site that has a shard.
+    /// Returns the worker at a site that stores a shard.
     pub fn owner(&self, site: SiteId, shard: ShardId) -> Address {
         let partitions = u32::from(self.topology.partitions);
         let partition = u32::from(shard.0) * partitions / u32::from(self.shards);
         self.topology.owner(site, PartitionId(partition as u16))
     }
 
-    /// Returns the workers with replicas of this worker's shards.
+    /// Returns the workers that have replicas of this worker's shards.
     pub(crate) fn replicas(&self) -> impl Iterator<Item = Address> + use<> {
         let worker = self.address.worker;
         let others = self.topology.siblings_of(self.address.site);

@@ -1,5 +1,5 @@
-//! Runs the transactions of a worker's clients: sends their reads, prepares and commits, and
-//! repeats what gets no answer.
+//! Runs the transactions of a worker's clients: reads, prepares and commits, and sends again what
+//! has no answer.
 
 mod committing;
 mod reading;
@@ -20,7 +20,7 @@ use crate::outbox::Outbox;
 use crate::shard::{Homes, ShardId};
 use crate::timestamp::CausalTimestamp;
 
-/// What a transaction waits for.
+/// The event for which a transaction waits.
 #[derive(Debug)]
 enum Stage {
     /// The client's next command.
@@ -36,7 +36,7 @@ enum Stage {
 struct Open {
     transaction: Transaction,
     stage: Stage,
-    /// Whether it is a single operation, which the client has not begun as a transaction.
+    /// Whether it is a single operation, for which the client has not begun a transaction.
     single: bool,
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct Gateway {
     open: BTreeMap<u64, Open>,
     /// The transaction of each read that has no answer yet.
     reads: BTreeMap<u64, u64>,
-    /// The workers that may have records of this client, and the `oldest` that each was sent.
+    /// The workers that may have records of this client, and the `oldest` that was sent to each.
     informed: BTreeMap<Address, u64>,
 }
 
-/// What the gateway needs besides its own state.
+/// The data that the gateway needs besides its own state.
 pub(crate) struct Context<'a> {
     pub(crate) config: &'a Config,
     pub(crate) homes: &'a Homes,
@@ -145,7 +145,7 @@ impl Gateway {
         self.open.get(&number).is_some_and(|open| matches!(open.stage, Stage::Idle))
     }
 
-    /// Executes an operation in a transaction. An assignment needs no read.
+    /// Executes an operation in a transaction. An assignment requires no read.
     fn operate(
         &mut self,
         context: &mut Context<'_>,
@@ -185,12 +185,13 @@ impl Gateway {
         }
     }
 
-    /// Returns the smallest number for which this client may still send something.
+    /// Returns the smallest number for which this client may still send messages to homes.
     fn oldest(&self) -> u64 {
         self.open.keys().next().copied().unwrap_or(self.next)
     }
 
-    /// Sends a message to a home, after the number below which nothing more will come.
+    /// Sends a message to a home. Before, sends the number below which this client sends nothing
+    /// more, if the home does not know it yet.
     fn send_to_home(&mut self, context: &mut Context<'_>, to: Address, body: Body) {
         let oldest = self.oldest();
         if self.informed.get(&to).is_none_or(|known| *known < oldest) {
@@ -200,7 +201,7 @@ impl Gateway {
         context.out.send(to, body);
     }
 
-    /// Repeats what has no answer, and gives up what has waited for too long.
+    /// Sends again what has no answer, and gives up what has waited too long.
     pub(crate) fn on_tick(&mut self, context: &mut Context<'_>) {
         let numbers: Vec<u64> = self.open.keys().copied().collect();
         for number in numbers {

@@ -33,7 +33,7 @@ struct Prepared {
     overwritten: CausalTimestamp,
     decision_home: Address,
     since: Monotonic,
-    /// When the decision home was last asked to decide.
+    /// Time when the decision home was last asked to decide.
     asked: Option<Monotonic>,
 }
 
@@ -46,9 +46,9 @@ enum Ended {
     Aborted,
     Committed {
         commit: Box<Commit>,
-        /// Participants that have not confirmed it.
+        /// Participants that have not confirmed the commit.
         waiting: BTreeSet<Address>,
-        /// When it was last sent to them.
+        /// Time when the commit was last sent to them.
         sent: Option<Monotonic>,
     },
     Executed(Executed),
@@ -72,7 +72,7 @@ pub(crate) struct Home {
     streams: Streams,
 }
 
-/// What a home needs besides its own state.
+/// The data that a home needs besides its own state.
 pub(crate) struct Context<'a> {
     pub(crate) config: &'a Config,
     pub(crate) homes: &'a Homes,
@@ -106,19 +106,21 @@ impl Home {
         }
     }
 
-    /// Returns the number of prepared transactions, and of records of ended ones.
+    /// Returns the number of prepared transactions, and the number of records of ended
+    /// transactions.
     pub(crate) fn unfinished(&self) -> (usize, usize) {
         (self.prepared.len(), self.records.len())
     }
 
-    /// Returns the least stamp assigned to an undecided transaction in the shard. What it commits
-    /// may get this stamp or a greater one.
+    /// Returns the least stamp that was assigned to an undecided transaction in the shard. If the
+    /// transaction commits, its writes have this stamp or a greater one.
     fn first_undecided(&self, context: &Context<'_>, shard: ShardId) -> Option<Stamp> {
         let (assigned, _) = self.assigned.get(&shard)?.first()?;
         context.config.has(Rule::ShowInOrder).then_some(*assigned)
     }
 
-    /// Returns the shardstamp: every write of the shard up to it is shown, and none will be added.
+    /// Returns the shardstamp: all writes of the shard up to it are shown, and no others will be
+    /// added.
     fn shown(&self, context: &Context<'_>, shard: ShardId) -> Stamp {
         let first = self.first_undecided(context, shard);
         first.map_or(self.clock, |assigned| Stamp(assigned.0 - 1))
@@ -219,7 +221,8 @@ impl Home {
         self.prepared.insert(tid, prepared);
     }
 
-    /// Ends a prepare: its locks go, and its stamps hold nothing back any more.
+    /// Ends a prepare: releases its locks, and removes its stamps, which then delay no other
+    /// writes.
     fn release(&mut self, tid: TransactionId) -> Option<Prepared> {
         let prepared = self.prepared.remove(&tid)?;
         for (key, _) in &prepared.writes {
@@ -238,7 +241,7 @@ impl Home {
         Some(prepared)
     }
 
-    /// Records the decision about a prepared transaction, and shows what it held back.
+    /// Records the decision about a prepared transaction, and shows the writes that it has delayed.
     fn settle(&mut self, context: &mut Context<'_>, tid: TransactionId, commit: Option<&Commit>) {
         let Some(prepared) = self.release(tid) else { return };
         // A PREPARE that arrived again after the commit was applied and forgotten has a stamp above

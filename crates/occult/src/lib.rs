@@ -1,10 +1,11 @@
 //! Occult (Mehdi et al., NSDI 2017): causal consistency that clients check when they read, and
 //! transactions under per-client parallel snapshot isolation (PC-PSI).
 //!
-//! Each shard has a home, which orders its writes. Replicas apply them as they arrive, whatever the
-//! state of other shards. A client keeps a causal timestamp: for each shard, the stamp of the last
-//! write on which it depends. Each value has one as well, and each copy of a shard a shardstamp. By
-//! them the client finds out whether what it reads is recent enough.
+//! Each shard has a home, which orders its writes. Replicas apply the writes as they arrive,
+//! independently of other shards. A client keeps a causal timestamp: for each shard, the stamp of
+//! the last write on which the client depends. Each value has a causal timestamp, too, and each
+//! copy of a shard has a shardstamp. From these, the client determines whether a copy that it reads
+//! is recent enough.
 //!
 //! `docs/models/occult-commit` describes how transactions commit, and checks it.
 //!

@@ -102,8 +102,8 @@ impl Occult {
         self.finish(now);
     }
 
-    /// Repeats what has no answer, ends what has expired, and publishes how far shards are shown.
-    /// To be called every millisecond or so.
+    /// Sends messages again that have no answer, ends transactions that have expired, and publishes
+    /// how far shards are shown. Must be called about every millisecond.
     pub fn on_tick(&mut self, now: Now) {
         self.with_home(now, |home, context| home.on_tick(context));
         let mut context =
@@ -122,13 +122,13 @@ impl Occult {
     }
 
     /// Returns the number of prepared transactions, of records of ended ones, and of writes that
-    /// are committed and not shown.
+    /// are committed but not shown yet.
     pub fn unfinished(&self) -> (usize, usize, usize) {
         let (prepared, records) = self.home.unfinished();
         (prepared, records, self.store.hidden())
     }
 
-    /// Sends new entries to replicas, and handles messages to this worker itself.
+    /// Sends new entries to replicas, and handles this worker's messages to itself.
     fn finish(&mut self, now: Now) {
         let mut others = Outbox::default();
         loop {

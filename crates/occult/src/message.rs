@@ -35,7 +35,7 @@ pub enum Decision {
     Abort,
 }
 
-/// What a commit fixes.
+/// The contents of a commit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Commit {
     /// The commit timestamp: the causal timestamp of all versions that the transaction writes.
@@ -58,12 +58,12 @@ pub struct Read {
     pub number: u64,
     /// The key.
     pub key: Key,
-    /// The operation; its effect, if it has one, is returned and not applied.
+    /// The operation. If it has an effect, the effect is returned and not applied.
     pub op: Op,
     /// The transaction's own effect on the key so far.
     pub own: Option<Effect>,
-    /// The shard's entry in the client's timestamp: a home waits until it can show everything up to
-    /// it.
+    /// The shard's entry in the client's timestamp. A home answers once it can show all writes up
+    /// to it.
     pub at_least: Stamp,
 }
 
@@ -93,8 +93,8 @@ pub struct Prepare {
     pub decision_home: Address,
 }
 
-/// A transaction all of whose writes are at one home: it is validated and decided there, in one
-/// step. A single update is one.
+/// A transaction whose writes are all at one home, which validates and decides it in one step. A
+/// single update is such a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Execute {
     /// The transaction.
@@ -111,10 +111,10 @@ pub struct Execute {
     pub writes: Vec<(Key, Effect)>,
 }
 
-/// How an [`Execute`] ended.
+/// Result of an [`Execute`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Executed {
-    /// It has committed: the outcomes of its operations, and its timestamp.
+    /// It has committed, with the outcomes of its operations and its timestamp.
     Committed(Vec<Outcome>, CausalTimestamp),
     /// An operation failed; nothing has changed.
     Failed(Key, OpError),
@@ -139,13 +139,14 @@ pub struct Entry {
 /// A part of the stream from a home's worker to a replica's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
-    /// The start of the home's process. Positions of another start mean nothing.
+    /// Start of the home's process. Positions of another start have no meaning in this one.
     pub start: u64,
     /// Number of entries before these.
     pub after: u64,
     /// The entries, in the order in which the home has shown them.
     pub entries: Vec<Entry>,
-    /// With them, all shards of the home are shown up to this stamp, except `held`.
+    /// After these entries, all shards of the home are shown up to this stamp, except those in
+    /// `held`.
     pub through: Stamp,
     /// Shards with undecided writes, and the stamps up to which they are shown.
     pub held: Vec<(ShardId, Stamp)>,
@@ -171,40 +172,40 @@ pub enum Body {
     Read(Read),
     /// The answer.
     ReadAnswer(ReadAnswer),
-    /// Client to participant: prepares.
+    /// Client to participant: requests a prepare.
     Prepare(Prepare),
     /// Participant to client: the assigned stamp, and the merged timestamps of the overwritten
     /// versions.
     Prepared(TransactionId, Stamp, CausalTimestamp),
     /// Participant to client: another transaction holds the lock of this key. Nothing is recorded.
     Locked(TransactionId, Key),
-    /// Client to participant: gives the transaction up. No COMMIT was or will be sent.
+    /// Client to participant: aborts the transaction. The client never sends COMMIT for it.
     Abort(TransactionId),
-    /// Client to decision home: decides to commit. The participants follow.
+    /// Client to decision home: decides to commit. Contains the participants.
     Commit(TransactionId, Box<Commit>, Vec<Address>),
     /// Decision home to client: whether the transaction has committed.
     Outcome(TransactionId, bool),
-    /// Decision home to participant.
+    /// Decision home to participant: the decision.
     Decided(TransactionId, Decision),
     /// Participant to decision home: it has recorded the commit.
     Applied(TransactionId),
     /// Participant to decision home: asks for the decision, if there is one.
     Query(TransactionId),
-    /// Participant to decision home: the prepare has expired, decide now.
+    /// Participant to decision home: the prepare has expired, so the decision home must decide now.
     Resolve(TransactionId),
-    /// Client to home: a transaction of one home.
+    /// Client to home: executes a transaction of one home.
     Execute(Execute),
     /// The answer.
     Executed(TransactionId, Executed),
-    /// Client to every worker with records of it: the smallest number for which it may still send
-    /// something.
+    /// Client to every worker that has records of it: the smallest number for which the client may
+    /// still send messages.
     Oldest(ClientId, u64),
-    /// Home to replica.
+    /// Home to replica: a part of the stream.
     Batch(Batch),
-    /// Replica to home: has entries of this start up to this number; asks for those that follow, or
-    /// for all versions above this stamp.
+    /// Replica to home: it has the entries of this start up to this number. Requests those that
+    /// follow, or all versions above this stamp.
     Ask(u64, u64, Stamp),
-    /// Home to replica: the versions that it may lack at a position of the stream.
+    /// Home to replica: the versions that the replica may lack at a position of the stream.
     Copies {
         /// Start of the home's process.
         start: u64,

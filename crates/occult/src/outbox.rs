@@ -1,4 +1,4 @@
-//! Messages and replies on their way out.
+//! Messages and replies that are to be sent.
 
 use std::collections::VecDeque;
 

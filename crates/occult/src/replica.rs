@@ -1,5 +1,5 @@
-//! Copies of shards whose homes are elsewhere. They apply what each home has shown, in its order,
-//! whatever the state of other homes (§4.1).
+//! Copies of shards whose homes are elsewhere. They apply the writes that each home has shown, in
+//! the home's order and independently of other homes (§4.1).
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::record::Record;
 use crate::shard::{ShardId, Stamp};
 use crate::store::Store;
 
-/// What has arrived of one home worker's stream.
+/// The part of one home worker's stream that has arrived.
 #[derive(Debug, Default)]
 struct Stream {
     start: u64,
     position: u64,
     through: Stamp,
     held: BTreeMap<ShardId, Stamp>,
-    /// When missing entries were last asked for.
+    /// Time when missing entries were last requested.
     asked: Option<Monotonic>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// Reads a key at this replica. Its client checks whether that is recent enough.
+    /// Reads a key at this replica. The client checks whether the version is recent enough.
     pub(crate) fn on_read(
         &self,
         config: &Config,
@@ -74,7 +74,7 @@ impl Replica {
         out.send(from, Body::ReadAnswer(answer));
     }
 
-    /// Applies a part of a home's stream, or asks for what is missing before it.
+    /// Applies a part of a home's stream, or requests the missing part before it.
     pub(crate) fn on_batch(
         &mut self,
         (config, now): (&Config, Monotonic),
@@ -108,8 +108,9 @@ impl Replica {
         stream.apply(store, batch);
     }
 
-    /// Takes copies of the versions that it may lack. They may be newer than the shardstamps here:
-    /// a reader finds the version's own entry above the shardstamp, and reads again.
+    /// Takes copies of the versions that this replica may lack. They may be newer than its
+    /// shardstamps. A reader then finds that the version's own entry exceeds the shardstamp, and
+    /// reads again.
     pub(crate) fn on_copies(
         &mut self,
         store: &mut Store,

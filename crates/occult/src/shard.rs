@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use solera_time::SiteId;
 
-/// Number of shards unless the configuration names another one, as in Redis Cluster (§8).
+/// Number of shards unless the configuration has another number; the same as in Redis Cluster (§8).
 pub const DEFAULT_SHARDS: u16 = 16_384;
 
-/// Stamps are below this bound, so that a double holds them exactly: scripts in Redis compute with
-/// doubles.
+/// Upper bound of stamps (exclusive). A double holds all stamps exactly: scripts in Redis compute
+/// with doubles.
 pub const STAMP_END: u64 = 1 << 53;
 
 /// Number of a shard, from 0: a part of the key space with one home (Occult §4.1).
@@ -41,10 +41,11 @@ impl Stamp {
     }
 }
 
-/// The home of each shard, now and before.
+/// The present and former homes of each shard.
 ///
-/// A timestamp per site keeps a shard's stamps with those of the site that was its home when it
-/// assigned them. The former homes are therefore needed to find them again.
+/// A timestamp of the scheme per site keeps a shard's stamp in the group of the site that was the
+/// shard's home when the stamp was assigned. The former homes are therefore needed to find the
+/// stamp again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Homes {
     now: Vec<SiteId>,
@@ -77,8 +78,8 @@ impl Homes {
         self.former.get(&shard).map_or(&[], Vec::as_slice)
     }
 
-    /// Records that a shard has moved to another home. The former one assigned no stamp above
-    /// `last`.
+    /// Records that a shard has moved to another home. The former home assigned no stamp above
+    /// `last` to the shard.
     pub fn moved(&mut self, shard: ShardId, to: SiteId, last: Stamp) {
         let from = std::mem::replace(&mut self.now[usize::from(shard.0)], to);
         let former = self.former.entry(shard).or_default();

@@ -25,7 +25,8 @@ struct Hidden {
     dependencies: CausalTimestamp,
 }
 
-/// The keys of a worker's shards. A deleted key keeps its version: readers depend on the deletion.
+/// The keys of a worker's shards. A deleted key keeps its version, because readers depend on the
+/// deletion.
 #[derive(Debug)]
 pub(crate) struct Store {
     scheme: Scheme,
@@ -56,7 +57,7 @@ impl Store {
         Store { scheme, versions, hidden, queue }
     }
 
-    /// Returns the number of writes that are committed and not shown.
+    /// Returns the number of writes that are committed but not shown yet.
     pub(crate) fn hidden(&self) -> usize {
         self.hidden.values().map(Vec::len).sum()
     }
@@ -66,7 +67,7 @@ impl Store {
         Version { state: State::new(), dependencies, stamp: Stamp::ZERO }
     }
 
-    /// Executes an operation on the shown version. Returns the version's timestamp as well.
+    /// Executes an operation on the shown version. Also returns the version's timestamp.
     pub(crate) fn read(
         &self,
         key: &Key,
@@ -110,8 +111,9 @@ impl Store {
         self.queue.entry(shard).or_default().entry(stamp).or_default().push(key);
     }
 
-    /// Shows the hidden writes of a shard whose stamps are below `before`. Returns them, by stamps:
-    /// equal stamps are shown together, because a shardstamp names one state of the shard.
+    /// Shows the hidden writes of a shard whose stamps are below `before`, and returns them in the
+    /// order of their stamps. Writes with equal stamps are shown together, because a shardstamp
+    /// identifies one state of the shard.
     pub(crate) fn show(&mut self, shard: ShardId, before: Stamp) -> Vec<Entry> {
         let mut entries = Vec::new();
         let Some(queue) = self.queue.get_mut(&shard) else { return entries };
@@ -138,7 +140,7 @@ impl Store {
         (key, first.effect, first.dependencies)
     }
 
-    /// Applies a group of writes. Those that are applied already have no effect.
+    /// Applies a group of writes. Writes that have been applied before have no effect.
     pub(crate) fn apply(&mut self, entry: &Entry) {
         for (key, effect, dependencies) in &entry.writes {
             let absent = self.absent();

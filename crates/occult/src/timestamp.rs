@@ -12,16 +12,19 @@ use crate::shard::{Homes, ShardId, Stamp};
 
 pub use self::encoding::Unreadable;
 
-/// How a timestamp represents the stamps of all shards.
+/// Representation of the stamps of all shards in a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// One entry for each shard that its owner has met.
+    /// One entry for each shard on which the owner depends.
     Exact,
-    /// This many entries; a shard's is the one at its number modulo the number of entries.
+    /// This many entries. A shard has the entry whose number is the shard's number modulo the
+    /// number of entries.
     Structural(u16),
-    /// This many entries: one for each shard with the greatest stamps, and one for all others.
+    /// This many entries: one for each of the shards with the greatest stamps, and one for all
+    /// others.
     Temporal(u16),
-    /// As [`Scheme::Temporal`], with this many entries for each site that is home of shards.
+    /// As [`Scheme::Temporal`], with this many entries for each site that is the home of some
+    /// shard.
     PerSite(u16),
 }
 
@@ -37,7 +40,8 @@ pub struct CausalTimestamp {
 enum Entries {
     Exact(BTreeMap<ShardId, Stamp>),
     Structural(Vec<Stamp>),
-    /// For each site with stamps, in order; one group without a site if sites are not apart.
+    /// One group for each site with stamps, in order. If the scheme does not distinguish sites, one
+    /// group without a site.
     Recent(Vec<(Option<SiteId>, Recent)>),
 }
 
@@ -66,7 +70,7 @@ impl CausalTimestamp {
         self.scheme
     }
 
-    /// Whether the timestamp depends on no write.
+    /// Returns whether the timestamp depends on no write.
     pub fn is_empty(&self) -> bool {
         match &self.entries {
             Entries::Exact(stamps) => stamps.is_empty(),
@@ -75,7 +79,7 @@ impl CausalTimestamp {
         }
     }
 
-    /// Whether all shards that it names exist in a cluster with this number of shards.
+    /// Returns whether all shards with entries exist in a cluster with this number of shards.
     pub fn is_within(&self, shards: u16) -> bool {
         match &self.entries {
             Entries::Exact(stamps) => stamps.keys().all(|shard| shard.0 < shards),
@@ -87,8 +91,8 @@ impl CausalTimestamp {
         }
     }
 
-    /// Returns a stamp that is not below that of any write in the shard on which the owner depends
-    /// (Occult List. 1 l. 5–7).
+    /// Returns a stamp that is at least the stamp of every write in the shard on which the owner
+    /// depends (Occult List. 1 l. 5–7).
     pub fn stamp(&self, shard: ShardId, homes: &Homes) -> Stamp {
         match &self.entries {
             Entries::Exact(stamps) => stamps.get(&shard).copied().unwrap_or_default(),
@@ -101,8 +105,8 @@ impl CausalTimestamp {
                     Some(recent.catch_all())
                 };
                 let home = catch_all(homes.home(shard));
-                // A former home assigned no stamp above its last one, however great the stamps are
-                // that it assigned to other shards since.
+                // A former home assigned no stamp of this shard above `last`, although it may have
+                // assigned greater stamps to other shards since.
                 let former = homes.former(shard).iter();
                 let former = former.filter_map(|(site, last)| Some(catch_all(*site)?.min(*last)));
                 own.into_iter().chain(home).chain(former).max().unwrap_or_default()
@@ -110,8 +114,8 @@ impl CausalTimestamp {
         }
     }
 
-    /// Returns the greatest stamp that shards with this home have (List. 1 l. 9–11), or that all
-    /// shards have if the scheme does not keep sites apart.
+    /// Returns the greatest stamp of the shards with this home (List. 1 l. 9–11). If the scheme
+    /// does not distinguish sites, returns the greatest stamp of all shards.
     pub fn greatest(&self, home: SiteId) -> Stamp {
         match &self.entries {
             Entries::Exact(stamps) => stamps.values().copied().max(),
@@ -147,8 +151,8 @@ impl CausalTimestamp {
         }
     }
 
-    /// Adds all that `other` depends on (List. 1 l. 18–20). The timestamps may have different
-    /// schemes, as after a change of the configuration.
+    /// Adds everything on which `other` depends (List. 1 l. 18–20). The timestamps may have
+    /// different schemes, for example after a change of the configuration.
     pub fn merge(&mut self, other: &CausalTimestamp, homes: &Homes) {
         match (&mut self.entries, &other.entries) {
             (Entries::Exact(stamps), Entries::Exact(others)) => {
@@ -186,10 +190,10 @@ impl CausalTimestamp {
         }
     }
 
-    /// Removes entries that cause no stale read any more: those of shards whose replicas have all
-    /// passed them. `passed` returns the stamp that all replicas of a shard have passed.
-    /// `all_passed` returns the smallest of these over the shards of which the site is or was the
-    /// home; over all shards for `None`.
+    /// Removes entries that cannot cause a stale read any more: those of shards whose replicas have
+    /// all passed them. `passed` returns the stamp that all replicas of a shard have passed.
+    /// `all_passed` returns the least of these stamps over the shards of which the site is or was
+    /// the home; for `None`, over all shards.
     pub fn forget(
         &mut self,
         passed: impl Fn(ShardId) -> Stamp,

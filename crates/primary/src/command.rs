@@ -21,11 +21,11 @@ pub enum Update {
     Delete,
 }
 
-/// A command of a client. It goes to the worker of the client's site that owns the key, or the
-/// past's partitions.
+/// A command of a client. The gateway sends it to the worker of its site that owns the key or the
+/// partitions of the past.
 ///
-/// The nodes of a site send commands and responses to one another: variants keep their order, and
-/// new ones come last.
+/// The nodes of a site send commands and responses to one another. Variants therefore keep their
+/// order, and new ones are added at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Reads the local replica.
@@ -40,12 +40,12 @@ pub enum Command {
         /// The change.
         update: Update,
     },
-    /// Waits until this worker has applied all that the session has seen.
+    /// Waits until this worker has applied all updates that the session has seen.
     Attach {
         /// Positions that the session has seen, in partitions of this worker.
         past: Past,
     },
-    /// Waits until f + 1 sites store all that the session has seen.
+    /// Waits until f + 1 sites store all updates that the session has seen.
     Barrier {
         /// Positions that the session has seen, in partitions of this worker.
         past: Past,
@@ -57,7 +57,7 @@ pub enum Command {
 pub struct Done {
     /// The position of the update.
     pub position: Position,
-    /// The sum after [`Update::IncrBy`], the length after [`Update::Append`], the number of keys
+    /// The sum after [`Update::IncrBy`], the length after [`Update::Append`], or the number of keys
     /// that [`Update::Delete`] removed. `None` after [`Update::Set`], or if only the position is
     /// known.
     pub number: Option<i64>,
@@ -76,23 +76,23 @@ pub enum Response {
     /// The home has ordered and stored the update. [`Response::Applied`] or [`Response::Failed`]
     /// follows.
     Accepted(Done),
-    /// This site has applied the update. The last reply.
+    /// This site has applied the update. This is the last reply.
     Applied(Done),
-    /// The past of an ATTACH is applied here.
+    /// This worker has applied the past of an ATTACH.
     Attached,
-    /// The past of a BARRIER is stored at f + 1 sites, or at all members if these are fewer.
+    /// f + 1 sites store the past of a BARRIER, or all members if these are fewer.
     Stored,
-    /// The command has failed. The last reply.
+    /// The command has failed. This is the last reply.
     Failed(Failure),
 }
 
 /// Reason why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Failure {
-    /// No answer came in time. An update may have been executed, and may still be.
+    /// No answer arrived in time. An update may have been executed, and may still be executed.
     #[error("the home of the key did not answer in time; the outcome is unknown")]
     TimedOut,
-    /// The session has seen updates that only lost sites had.
+    /// The session has seen updates that only lost sites stored.
     #[error("the session has seen updates that were lost with a site")]
     Lost,
     /// The value is not a decimal number, or the sum is out of range. Nothing was changed.

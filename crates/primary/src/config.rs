@@ -29,7 +29,7 @@ impl Default for Timing {
 /// A rule that a test takes out, to prove that the checks detect its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A new home takes the longest history of all sites before it orders updates.
+    /// A new home takes over the longest history of all sites before it orders updates.
     Gather,
     /// A barrier waits until f + 1 sites store what the session has seen.
     Quorum,
@@ -48,17 +48,17 @@ pub struct Config {
     pub topology: Arc<Topology>,
     /// Number of sites that may fail.
     pub f: usize,
-    /// Generation of its site that the worker belongs to. In any but the first, it gets its data
-    /// from others.
+    /// Generation of its site to which the worker belongs. In any generation but the first, the
+    /// worker gets its data from other sites.
     pub generation: u32,
     /// Whether to emit records.
     pub journal: bool,
-    /// First number of the generation's updates (48 bits count), unless the journal has a greater
-    /// one.
+    /// First number of the generation's updates (the lower 48 bits count), unless the journal has a
+    /// greater one.
     pub first_number: u64,
     /// Intervals and timeouts.
     pub timing: Timing,
-    /// Number of its last updates that a partition keeps for replicas that lack them.
+    /// Number of the last updates that a partition keeps for replicas that lack them.
     pub log_entries: usize,
     /// Approximate number of bytes of values in one piece.
     pub piece_bytes: usize,

@@ -13,13 +13,14 @@ use self::store::Store;
 use crate::command::{Failure, Update};
 use crate::position::Position;
 
-/// Number of epochs that a partition remembers. Positions before the first of them count as kept.
+/// Number of epochs that a partition remembers. Positions before the oldest of them count as not
+/// lost.
 const EPOCHS: usize = 16;
 
 /// The updates that one home has ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Epoch {
-    /// Grows with each home, including homes whose epoch no other site has received.
+    /// The number grows with each home, including homes whose epoch no other site has received.
     pub number: u64,
     /// The epoch begins after this index.
     pub after: u64,
@@ -54,7 +55,7 @@ pub struct Seen {
 pub(crate) enum Has {
     Yes,
     NotYet,
-    /// Another update is at this position, for ever.
+    /// Another update has this position, for ever.
     Lost,
 }
 
@@ -98,12 +99,12 @@ impl History {
         Some(Position { epoch: self.epoch_at(index), index })
     }
 
-    /// Whether the origin no longer waits for an update.
+    /// Returns whether the origin no longer waits for an update.
     pub(crate) fn is_over(&self, origin: Address, number: u64) -> bool {
         self.seen.get(&origin).is_some_and(|seen| number < seen.oldest)
     }
 
-    /// Returns the value that `update` would leave.
+    /// Returns the value of the key after `update`.
     pub(crate) fn preview(&self, key: &Key, update: &Update) -> Result<Option<Value>, Failure> {
         update.apply(self.store.values().get(key).map(|held| &held.value))
     }
@@ -131,7 +132,7 @@ impl History {
             return None;
         }
         let before = held.map(|held| &held.value);
-        // The home orders no update that fails, and all replicas apply the same ones to the same
+        // The home orders no update that fails, and all replicas apply the same updates to the same
         // values.
         let value = entry.update.apply(before).ok()?;
         let number = entry.update.number(before, value.as_ref());
@@ -150,7 +151,8 @@ impl History {
         Some(log.iter().skip(skip as usize).take(count).cloned().collect())
     }
 
-    /// Returns whether the update at a position is in this history, will be, or is lost.
+    /// Returns whether the history contains the update at a position, may still receive it, or has
+    /// lost it.
     pub(crate) fn has(&self, position: Position) -> Has {
         let replaced = self
             .epochs
@@ -158,7 +160,7 @@ impl History {
             .any(|epoch| epoch.number > position.epoch && epoch.after < position.index);
         match replaced {
             true => Has::Lost,
-            // Nothing of a later epoch is here before its beginning is known.
+            // A replica has no updates of an epoch whose begin it does not know yet.
             false if position.epoch > self.last_epoch() => Has::NotYet,
             false if position.index <= self.applied => Has::Yes,
             false => Has::NotYet,
@@ -191,8 +193,8 @@ impl History {
         began.or(self.epochs.first()).map_or(0, |epoch| epoch.number)
     }
 
-    /// Returns the keys whose last update comes after an index. They include keys without a value
-    /// as long as the log has their removal.
+    /// Returns the keys whose last update comes after an index. Includes keys without a value as
+    /// long as the log contains their removal.
     pub(crate) fn changed_since(&self, index: u64) -> BTreeSet<&Key> {
         let (values, log) = (self.store.values(), self.store.log());
         let changed = values.iter().filter(|(_, held)| held.at > index).map(|(key, _)| key);

@@ -3,14 +3,15 @@
 //!
 //! A client's update goes from its own site to the home of the key's partition. The home appends it
 //! to the partition's history, answers that it is *accepted*, and sends the history to all sites.
-//! The client's own site answers again, for the last time, when it has *applied* the update.
-//! Replicas apply a prefix of the history, so all read the same sequence of values.
+//! When the client's own site has *applied* the update, it sends the client a second answer, the
+//! last one. Replicas apply a prefix of the history, so all clients read the same sequence of
+//! values.
 //!
 //! The home is a function of the list of sites ([`Members`](solera_membership::Members)) alone. All
 //! messages carry the list of their sender, and a replica drops those with another list. When the
-//! home moves, the new one first asks every site that takes part or will how much of the history it
-//! has, takes the longest, and begins a new [`Epoch`]. Updates that only lost sites had are gone,
-//! and a [`Position`] among them is reported as lost.
+//! home moves, the new home first asks every member and joining site how much of the history it
+//! has, requests the longest history, and begins a new [`Epoch`]. Updates that only lost sites had
+//! are gone, and a session with a [`Position`] among them receives an error.
 //!
 //! | module | subject |
 //! |---|---|

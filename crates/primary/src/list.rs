@@ -14,7 +14,7 @@ const NEW: u32 = 2;
 pub struct List(Vec<u32>);
 
 impl List {
-    /// Returns the list of `members`. Sites at the end that never took part do not count: other
+    /// Returns the list of `members`. Omits sites at the end that never took part, because other
     /// nodes may not list them.
     pub fn of(members: &Members) -> List {
         let stage = |site| u32::try_from(members.stage(site)).unwrap_or(u32::MAX);
@@ -30,7 +30,7 @@ impl List {
         self.0.iter().map(|stage| u64::from(*stage)).sum()
     }
 
-    /// Whether some cluster can have this list.
+    /// Returns whether some cluster can have this list.
     pub(crate) fn is_well_formed(&self) -> bool {
         self.0.len() <= MAX_SITES
     }

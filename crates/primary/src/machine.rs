@@ -29,11 +29,11 @@ use crate::record::{Part, Record};
 /// Role of a replica in its partition.
 #[derive(Debug)]
 pub(crate) enum Role {
-    /// It orders updates.
+    /// The replica orders updates.
     Home(Home),
-    /// It will order updates, once it has the longest history.
+    /// The replica will order updates once it has the longest history.
     Gathering(Gathering),
-    /// It applies the updates that the home sends.
+    /// The replica applies the updates that the home sends.
     Following,
 }
 
@@ -42,11 +42,11 @@ pub(crate) enum Role {
 pub(crate) struct Replica {
     pub(crate) history: History,
     pub(crate) role: Role,
-    /// The list for which it was the home; see [`Record::Home`].
+    /// The list of sites for which the worker was the home; see [`Record::Home`].
     pub(crate) home_for: Option<List>,
-    /// The greatest index that f + 1 sites are known to store.
+    /// The greatest index up to which f + 1 sites are known to store the history.
     pub(crate) settled: u64,
-    /// Whether it has all data that it needs to serve.
+    /// Whether the replica has all data that it needs to serve.
     pub(crate) filled: bool,
     /// Pieces that have arrived.
     pub(crate) staging: Option<Staging>,
@@ -57,7 +57,7 @@ pub(crate) struct Replica {
 struct Waiting {
     request: RequestId,
     past: Past,
-    /// Whether it waits for f + 1 sites, rather than for this one only.
+    /// Whether the command waits for f + 1 sites. Otherwise it waits for this site only.
     stored: bool,
     deadline: Monotonic,
 }
@@ -73,7 +73,7 @@ pub struct Primary {
     waiting: Vec<Waiting>,
     outputs: VecDeque<Output>,
     next_tick: Option<Monotonic>,
-    /// When homes may be asked for news again.
+    /// Time when the worker may next request news from homes.
     next_question: Option<Monotonic>,
     /// See [`Primary::ignored`].
     pub(crate) ignored: u64,
@@ -97,7 +97,7 @@ impl Primary {
     pub fn new(config: Config, members: &Members) -> Primary {
         let mut primary = Primary::empty(config, members);
         if primary.config.generation == 0 {
-            // No site has updates yet, so there is nothing to gather.
+            // No site has updates yet, so a new home has nothing to gather.
             for replica in &mut primary.replicas {
                 replica.home_for = Some(primary.list.clone());
             }
@@ -117,7 +117,7 @@ impl Primary {
             replicas,
             waiting: Vec::new(),
             outputs: VecDeque::new(),
-            // The first tick sends what a restart may have lost.
+            // The first tick sends what may have been lost in a restart.
             next_tick: Some(Monotonic(0)),
             next_question: None,
             ignored: 0,
@@ -162,7 +162,8 @@ impl Primary {
         self.replicas[self.index_of(id)?].history.store.values().get(key).map(|held| &held.value)
     }
 
-    /// Returns how much of each partition's history is here, and whether this worker is its home.
+    /// Returns, for each partition, how many updates have been applied here, and whether this
+    /// worker is its home.
     pub fn applied(&self) -> impl Iterator<Item = (PartitionId, u64, bool)> + '_ {
         self.replicas.iter().map(|replica| {
             let is_home = matches!(replica.role, Role::Home(_));
@@ -175,7 +176,7 @@ impl Primary {
         self.replicas.iter().map(|replica| replica.history.store.values().len()).sum()
     }
 
-    /// Returns the approximate size of the data here in bytes, and the greatest size since the last
+    /// Returns the approximate size of the data here in bytes, and the largest size since the last
     /// call.
     pub fn take_held(&mut self) -> (usize, usize) {
         let held = self.replicas.iter_mut().map(|replica| replica.history.store.take_held());
@@ -187,7 +188,7 @@ impl Primary {
         self.requests.len()
     }
 
-    /// Returns the sites to which a home sends its history: all others that take part or will.
+    /// Returns the sites to which a home sends its history: all other members and joining sites.
     pub(crate) fn others(&self) -> impl Iterator<Item = SiteId> + '_ {
         self.members.members_and_joining().filter(|site| *site != self.config.address.site)
     }
@@ -252,7 +253,8 @@ impl Primary {
         }
     }
 
-    /// Passes a message to the replica of a partition. A partition of another worker is ignored.
+    /// Passes a message to the replica of a partition. Ignores a message about another worker's
+    /// partition.
     fn with_partition(&mut self, id: PartitionId, action: impl FnOnce(&mut Primary, usize)) {
         match self.index_of(id) {
             Some(index) => action(self, index),
@@ -260,9 +262,9 @@ impl Primary {
         }
     }
 
-    /// Returns the number of messages dropped since the start: those with another list of sites or
-    /// generation, of a site that the replica does not listen to, or about a partition of another
-    /// worker.
+    /// Returns the number of messages that were dropped since the start. A message is dropped if it
+    /// has another list of sites or generation, if it comes from a site to which the replica does
+    /// not listen, or if it is about a partition of another worker.
     pub fn ignored(&self) -> u64 {
         self.ignored
     }
@@ -297,7 +299,7 @@ impl Primary {
         self.answer_waiting(now);
     }
 
-    /// Answers commands whose past is there or lost, or that have waited too long.
+    /// Answers commands whose past has arrived or is lost, and commands that have waited too long.
     fn answer_waiting(&mut self, now: Now) {
         let mut answers = Vec::new();
         let has = |waiting: &Waiting, id: PartitionId, position| {
@@ -330,8 +332,8 @@ impl Primary {
         }
     }
 
-    /// Asks homes for news from time to time, if commands wait for it: earlier messages may be
-    /// lost.
+    /// Requests news from homes at intervals while commands wait for it, because earlier messages
+    /// may be lost.
     fn ask_for_news(&mut self, now: Now) {
         if self.waiting.is_empty() || self.next_question.is_some_and(|next| now.monotonic < next) {
             return;
@@ -348,7 +350,7 @@ impl Primary {
 }
 
 impl Participant for Primary {
-    /// Takes another list of sites. Messages with the former list are dropped from now on.
+    /// Takes another list of sites. From now on, the worker drops messages with the former list.
     fn set_members(&mut self, now: Now, members: &Members) {
         let list = List::of(members);
         let before = std::mem::replace(&mut self.members, members.clone());

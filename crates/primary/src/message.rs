@@ -42,7 +42,7 @@ pub struct Request {
 pub struct Answer {
     /// The request's number.
     pub number: u64,
-    /// The update in the partition's history, or the reason why it was not ordered.
+    /// The update's position in the history, or the reason why it was not ordered.
     pub result: Result<Done, Failure>,
 }
 
@@ -55,20 +55,20 @@ pub struct Piece {
     pub place: u32,
     /// Keys, values and the index of each key's last update.
     pub values: Vec<(Key, Value, u64)>,
-    /// Further data with the last piece.
+    /// Further data of the partition; only in the last piece.
     pub end: Option<End>,
 }
 
 /// Data of a partition that a replica needs in addition to the values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// Updates for which their origins may ask again.
+    /// Updates that their origins may send again.
     pub seen: Vec<(Address, Seen)>,
     /// The epochs.
     pub epochs: Vec<Epoch>,
 }
 
-/// A message between workers. A receiver with another list of sites drops it.
+/// A message between workers. A receiver that has another list of sites drops it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// The sender's list of sites.
@@ -99,7 +99,7 @@ pub enum Body {
         /// The index of the sender's last update.
         last: u64,
     },
-    /// To a home: how much of the history the sender has stored.
+    /// To a home: the index up to which the sender stores the history.
     Stored {
         /// The partition.
         partition: PartitionId,
@@ -109,11 +109,11 @@ pub enum Body {
         /// news.
         asks: bool,
     },
-    /// From a new home to all sites that take part or will: requests a [`Body::Stored`].
+    /// From a new home to all other members and joining sites: requests a [`Body::Stored`].
     Ask(PartitionId),
     /// From a new home to the site with the longest history: requests the entries after this index.
     Take(PartitionId, u64),
-    /// To a replica that lacks more entries than [`Body::Append`] can provide.
+    /// To a replica that lacks entries which the sender's log does not hold any more.
     Piece(PartitionId, Piece),
 }
 
@@ -194,7 +194,8 @@ impl OfProtocol for Message {
         changes.max(1) as u64
     }
 
-    /// All messages go from site to site. Those about a partition go between its owners.
+    /// Checks that the message goes to another site, and that sender and receiver own its
+    /// partition.
     fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
         let owns = |worker: Address, partition: PartitionId| {
             partition.0 < topology.partitions && topology.owner(worker.site, partition) == worker

@@ -18,11 +18,11 @@ pub struct Position {
     pub index: u64,
 }
 
-/// The positions that a session has seen: for each partition and epoch, the last index at which it
-/// read or at which its update was applied.
+/// The positions that a session has seen: for each partition and epoch, the greatest index at which
+/// the session has read, or at which one of its updates was applied.
 ///
-/// A later epoch does not replace an earlier one: updates of the earlier one that the session saw
-/// may be lost.
+/// A later epoch does not replace an earlier one, because updates of the earlier one that the
+/// session has seen may be lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past(BTreeMap<(PartitionId, u64), u64>);
 
@@ -46,7 +46,7 @@ impl Past {
         Past(seen.map(|(place, index)| (*place, *index)).collect())
     }
 
-    /// Whether the session has seen nothing.
+    /// Returns whether the session has seen nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -64,8 +64,8 @@ impl Past {
         codec::append(self, bytes);
     }
 
-    /// Decodes the bytes after the protocol and its version. Returns `None` if they are no past in
-    /// a cluster with this number of partitions.
+    /// Decodes the bytes after the protocol and its version. Returns `None` if they are not a past
+    /// of a cluster with this number of partitions.
     pub fn decode(bytes: &[u8], partitions: u16) -> Option<Past> {
         let (past, rest): (Past, _) = codec::take(bytes)?;
         let exists = |(id, _): (PartitionId, Position)| id.0 < partitions;

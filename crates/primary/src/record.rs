@@ -25,7 +25,7 @@ pub enum Record {
         /// The epochs that the replica knows.
         epochs: Vec<Epoch>,
     },
-    /// The worker is the home of a partition for as long as its list of sites is this one.
+    /// The worker is the home of a partition while its list of sites is this one.
     Home {
         /// The partition.
         partition: PartitionId,
@@ -34,9 +34,9 @@ pub enum Record {
         /// The epochs, including its own.
         epochs: Vec<Epoch>,
     },
-    /// A joining replica has all that the home had when it began to join.
+    /// A joining replica has all data that the home had when the replica began to join.
     Filled(PartitionId),
-    /// A joining replica begins anew.
+    /// A joining replica has dropped its data and begins anew.
     Emptied(PartitionId),
     /// A piece of a partition's values has arrived.
     Piece(PartitionId, Piece),

@@ -38,7 +38,7 @@ impl Recovery {
     /// Restores a part of a checkpoint.
     ///
     /// # Errors
-    /// Why the bytes are no part of this worker's checkpoints.
+    /// The reason why the bytes are not a part of this worker's checkpoints.
     pub fn take_part(&mut self, part: &[u8]) -> Result<(), String> {
         match Part::decode(part).map_err(|error| error.to_string())? {
             Part::Worker { numbers } => self.primary.requests.skip_to(numbers),
@@ -59,14 +59,14 @@ impl Recovery {
     /// Restores a record of the journal.
     ///
     /// # Errors
-    /// Why the bytes are no record of this worker.
+    /// The reason why the bytes are not a record of this worker.
     pub fn take_record(&mut self, record: &[u8]) -> Result<(), String> {
         match Record::decode(record).map_err(|error| error.to_string())? {
             Record::Numbers(reserved) => self.primary.requests.skip_to(reserved),
             Record::Applied { partition, after, entries, epochs } => {
                 let history = &mut self.replica(partition)?.history;
-                // The record is replayed, and the partition was emptied after it: that record
-                // follows.
+                // The partition was emptied after this record was written. The record of that
+                // follows, so this one can be skipped.
                 if after > history.applied {
                     return Ok(());
                 }
@@ -75,7 +75,7 @@ impl Recovery {
                     if index > history.applied {
                         history.apply(entry);
                     } else {
-                        // The rest of the partition was saved later than this key.
+                        // The checkpoint contains a later state of the partition than of this key.
                         history.change_value(index, &entry);
                     }
                 }
@@ -94,7 +94,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Returns the machine, which begins with the sites of the journal's last record of them.
+    /// Returns the machine with the sites `members`.
     pub fn into_machine(mut self, members: &Members) -> Primary {
         self.primary.members = members.clone();
         self.primary.list = List::of(members);

@@ -4,7 +4,7 @@ use crate::{Lane, Physical, Timestamp};
 /// back, and moves past every timestamp that it observes.
 ///
 /// UniStore waits until a physical clock has passed a timestamp (Alg. 1 l. 43). A hybrid clock
-/// moves past it at once, so skew between sites makes reads staler but never makes anyone wait
+/// moves past it at once, so skew between sites makes reads less recent but never delays a request
 /// (`docs/decisions/0002-hybrid-clocks.md`).
 #[derive(Clone, Debug)]
 pub struct HybridClock {

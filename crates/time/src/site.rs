@@ -22,7 +22,7 @@ impl SiteId {
     }
 }
 
-/// Rejects numbers that no site has, so that what is decoded can be used as an index.
+/// Rejects numbers that no site has, so that a decoded number can be used as an index.
 impl<'de> Deserialize<'de> for SiteId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = u8::deserialize(deserializer)?;

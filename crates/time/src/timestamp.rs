@@ -82,7 +82,7 @@ impl Timestamp {
     }
 
     /// Returns how far this timestamp is ahead of `other`, by their wall-clock parts; zero if it is
-    /// behind.
+    /// not ahead.
     pub fn ahead_of(self, other: Timestamp) -> Duration {
         Duration::from_micros(self.micros().saturating_sub(other.micros()))
     }

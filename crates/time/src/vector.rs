@@ -13,13 +13,13 @@ use crate::{MAX_SITES, Origin, SiteId, Timestamp};
 /// covers.
 ///
 /// A cluster's list of sites may grow, so a node may receive vectors that list more or fewer sites
-/// than its own. An entry that is not listed is zero: nothing has happened at that site.
+/// than its own vectors. An entry that is not listed is zero: nothing has happened at that site.
 #[derive(Clone, Copy)]
 pub struct Vector {
     /// All entries after the first `sites` are zero.
     entries: [Timestamp; MAX_SITES],
-    /// Number of entries that are listed when the vector is printed or encoded. It has no part in
-    /// comparisons.
+    /// Number of entries that are listed when the vector is printed or encoded. Comparisons ignore
+    /// it.
     sites: u8,
     /// The entry for strong transactions (UniStore §6.1); zero until one was seen.
     pub strong: Timestamp,
@@ -48,7 +48,7 @@ impl Vector {
     }
 
     /// Returns the listed entries in order, without the strong one. Their number depends on the
-    /// node that made the vector; see [`first`](Self::first).
+    /// node that created the vector; see [`first`](Self::first).
     pub fn entries(&self) -> &[Timestamp] {
         &self.entries[..usize::from(self.sites)]
     }
@@ -72,7 +72,8 @@ impl Vector {
             && self.entries.iter().zip(&other.entries).all(|(mine, theirs)| mine >= theirs)
     }
 
-    /// Raises each entry to that of `other`. The result is the least vector that covers both.
+    /// Raises each entry to that of `other`, if that is greater. The result is the least vector
+    /// that covers both.
     pub fn join(&mut self, other: &Vector) {
         for (mine, theirs) in self.entries.iter_mut().zip(&other.entries) {
             *mine = (*mine).max(*theirs);
@@ -81,7 +82,8 @@ impl Vector {
         self.strong = self.strong.max(other.strong);
     }
 
-    /// Lowers each entry to that of `other`. The result is the greatest vector that both cover.
+    /// Lowers each entry to that of `other`, if that is less. The result is the greatest vector
+    /// that both cover.
     pub fn meet(&mut self, other: &Vector) {
         for (mine, theirs) in self.entries.iter_mut().zip(&other.entries) {
             *mine = (*mine).min(*theirs);
@@ -116,7 +118,7 @@ impl PartialEq for Vector {
 
 impl Eq for Vector {}
 
-/// Writes the list of the listed entries, then the strong one.
+/// Writes the listed entries as a list, then the strong one.
 impl Serialize for Vector {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.entries(), self.strong).serialize(serializer)

@@ -44,8 +44,8 @@ impl Committed {
         self.folded = self.folded.min(at);
     }
 
-    /// Returns the first updates in `(after, upto]`, and whether these are all of them. Takes no
-    /// more when `budget`, in bytes, is used up, and reduces it by the size of those taken.
+    /// Returns the first updates in `(after, upto]`, and whether these are all of them. Stops when
+    /// `budget`, in bytes, is used up, and reduces the budget by the size of the updates.
     pub(crate) fn range(
         &self,
         after: Timestamp,

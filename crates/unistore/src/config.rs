@@ -18,8 +18,8 @@ pub struct Timing {
     /// heartbeat: at least two such ticks fit into half of [`Self::suspect_after`]. No request
     /// waits for it, because a worker that needs progress asks for it.
     pub quiet_tick: Duration,
-    /// Time since the last activity after which ticks become rare. It is long enough to fold what
-    /// is stable and to forget it.
+    /// Time since the last activity after which ticks become rare. It is long enough for updates to
+    /// be folded and forgotten.
     pub quiet_after: Duration,
     /// Interval of KNOWNVEC_GLOBAL, which only forwarding needs.
     pub known_vec_interval: Duration,
@@ -35,13 +35,13 @@ pub struct Timing {
     /// Largest age of an open transaction, which is then aborted whether or not its client is
     /// active.
     pub max_transaction_age: Duration,
-    /// Time after which a strong transaction that is not decided is answered with an error. A
-    /// strong transaction of one operation that aborts is retried for this long. No vote on a
-    /// transaction is later than this, so that causal stability does not wait any longer for one
+    /// Time after which the client of an undecided strong transaction receives an error. A strong
+    /// transaction of one operation that aborts is retried for this long. No vote on a transaction
+    /// is later than this, so that causal stability does not wait any longer for a transaction
     /// whose coordinator has restarted.
     pub strong_timeout: Duration,
-    /// Interval in which a replica with a journal records its promises while nothing else happens:
-    /// with the next tick after this time.
+    /// Interval in which a replica with a journal records its promises while nothing else happens.
+    /// The first tick after this time records them.
     pub promise_interval: Duration,
 }
 

@@ -49,7 +49,7 @@ struct Root {
     floors: Vec<Floors>,
     /// Join of the vectors that this site's workers had when they reported their floors.
     ceiling: Vector,
-    /// Sites whose history is complete, and of which no update here depends on more.
+    /// Whether the history of each site is complete, and no update here depends on more of it.
     closed: Vec<bool>,
     /// All strong transactions up to here are folded in all partitions of this site.
     strong_folded: Timestamp,
@@ -148,7 +148,7 @@ impl Dissemination {
         Ok(self.heard[child].replace(subtree))
     }
 
-    /// Takes the results of the root, which only ever grow.
+    /// Merges the results of the root, whose vectors and clocks never decrease.
     pub(crate) fn on_down(&mut self, view: SiteView) {
         self.view.stable_vec.join(&view.stable_vec);
         self.view.uniform_vec.join(&view.uniform_vec);
@@ -161,19 +161,18 @@ impl Dissemination {
         self.view.serving |= view.serving;
     }
 
-    /// Handles the begin of a new generation of a site: reports of its earlier generations do not
-    /// apply to it.
+    /// Begins a new generation of a site: reports of its earlier generations do not apply to it.
     pub(crate) fn begin_generation(&mut self, site: SiteId) {
         let Some(root) = &mut self.root else { return };
         root.stable_matrix[site.index()] = Vector::zero(self.members.sites());
-        // Nothing settles beyond what has settled until the site announces what its transactions
+        // The settled vector does not advance until the site announces what its transactions
         // observe.
         root.floors[site.index()] =
             Floors { in_force: self.view.settled_vec, announced: VecDeque::new() };
     }
 
-    /// At the root: returns a site that is a member or joining and has not confirmed the same list
-    /// of members; or this site, while some of its workers list fewer sites or have not reported
+    /// At the root: returns a member or joining site that has not confirmed the same list of
+    /// members. Returns this site while some of its workers list fewer sites or have not reported
     /// yet.
     pub(crate) fn not_agreed(&self) -> Option<SiteId> {
         let root = self.root.as_ref();
@@ -284,8 +283,8 @@ impl Dissemination {
             }
         }
         self.refresh();
-        // Snapshots must be within what every partition has, and cover the snapshots that
-        // partitions were filled with.
+        // The site's snapshots must be within the vector of every partition, and must cover the
+        // snapshots with which the partitions were filled.
         let filled_with = site.base_vec.with(me, Timestamp::ZERO);
         self.view.serving |= site.filled && self.view.uniform_vec.covers(&filled_with);
     }
@@ -330,23 +329,23 @@ impl Dissemination {
         let strong = self.view.stable_vec.strong;
         self.view.uniform_vec.raise(Origin::Strong, strong);
         for (row, stable_vec) in SiteId::all(root.stable_matrix.len()).zip(&root.stable_matrix) {
-            // No other site may store the latest transactions of a site itself.
+            // A site's own latest transactions may be stored at no other site.
             let elsewhere =
                 if row == me { *stable_vec } else { stable_vec.with(row, Timestamp::ZERO) };
             self.view.reachable_vec.join(&elsewhere);
         }
         let mut settled = Vector::top(root.floors.len());
-        // Within both vectors: stored here by every partition, and folded.
+        // Every partition here stores and has folded the transactions within both vectors.
         let mut folded = self.view.floor;
         folded.meet(&self.view.stable_vec);
-        // Other sites bound the times of strong transactions that can still come, but not always
+        // Other sites bound the times of strong transactions that can still arrive, but not always
         // their snapshots.
         folded.strong = folded.strong.min(root.strong_folded);
         let sites = SiteId::all(self.members.sites());
         for site in sites.filter(|site| root.closed[site.index()]) {
             if self.members.open_gap(site).is_some_and(|gap| folded[site] >= gap.end) {
-                // A ceiling may contain a later time, of a worker that had received more and lost
-                // it in a crash.
+                // A ceiling may contain a later time: a worker may have received more of the site's
+                // transactions and lost them in a crash.
                 folded[site] = Timestamp::MAX;
             }
         }
@@ -369,10 +368,10 @@ fn completed_by_both(
     Some(mine)
 }
 
-/// Returns the vector that all workers of the site have (Alg. 2 l. 29). For a removed site, it is
-/// at most the cut while some worker has not received the removal. Such a worker still holds
-/// transactions after the cut, which are given up. With a greater entry, it would show them in
-/// snapshots, and would confirm a past that is lost.
+/// Returns the vector of what all workers of the site store (Alg. 2 l. 29). The entry of a removed
+/// site is at most the cut while some worker has not received the removal. Such a worker still
+/// holds transactions after the cut, which are given up. With a greater entry, it would show them
+/// in snapshots, and would confirm a past that is lost.
 fn known_of_open_generations(members: &Members, whole: &Subtree) -> Vector {
     let mut known_vec = whole.known_vec;
     for site in SiteId::all(members.sites()) {

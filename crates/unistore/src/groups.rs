@@ -21,8 +21,8 @@ pub(crate) fn first_run(generation: u32) -> u64 {
 }
 
 /// Returns a number that grows with every change of the members and differs for different lists of
-/// members. The founding members have number 0. The first term has it, too, so it begins without an
-/// earlier term.
+/// members. The founding members have number 0. The first term has this number, too, so it needs no
+/// term before it.
 pub(crate) fn configuration(members: &Members, founding: &Members) -> u64 {
     let stages = |members: &Members| -> u64 {
         SiteId::all(members.sites()).map(|site| members.stage(site)).sum()

@@ -1,10 +1,10 @@
 //! Times that workers of other sites have sent of their own histories
 //! (`docs/decisions/0012-stale-restarts.md`).
 //!
-//! A worker must not restart with less than it has sent: other workers have drawn conclusions from
-//! it, and have forgotten updates because this worker stored them. The updates that a receiver
-//! stores prove what the sender had. A time without updates leaves no other trace, so the receiver
-//! records it.
+//! A worker must not restart with an older state than it has sent: other workers have drawn
+//! conclusions from what it sent, and have forgotten updates because this worker stored them. The
+//! updates that a receiver stores prove what the sender had. A time without updates leaves no other
+//! trace, so the receiver records it.
 
 use std::collections::BTreeMap;
 

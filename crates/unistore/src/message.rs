@@ -202,7 +202,8 @@ pub enum Message {
 
     /// REPLICATE and HEARTBEAT (Alg. 2 l. 6, 8, 21, 22).
     Replicate(Vec<LogRange>),
-    /// The receiver of a range lacks updates before it and asks for the history from `known` on.
+    /// The receiver of a range lacks updates before the range, and asks for the history after
+    /// `known`.
     Gap {
         /// The partition.
         partition: PartitionId,
@@ -218,10 +219,11 @@ pub enum Message {
         known_vecs: Vec<(PartitionId, Vector)>,
         /// Sites that the sender suspects to have failed.
         suspects: Vec<SiteId>,
-        /// The sender's view of the members, from which it accepted messages until then.
+        /// The sender's list of members. Until it sent this message, it accepted messages of these
+        /// members.
         members: Members,
-        /// Upper bound of the strong timestamps that the sender has proposed until then, and of the
-        /// votes that it has kept.
+        /// Upper bound of the strong timestamps that the sender had proposed when it sent this
+        /// message, and of the votes that it had stored.
         voted: Timestamp,
     },
     /// STABLEVEC (Alg. 2 l. 25), between the roots of the sites' dissemination trees.
@@ -265,8 +267,8 @@ pub enum Message {
     Fetch(Fetch),
     /// Answers [`Message::Fetch`].
     Filling(Filling),
-    /// A donor has no snapshot for this attempt to get a partition, or not any more. The receiver
-    /// has to begin anew.
+    /// The donor has no snapshot for this attempt to get a partition, or has released it. The
+    /// receiver has to begin anew.
     NotKept {
         /// The partition.
         partition: PartitionId,
@@ -282,7 +284,7 @@ pub enum Message {
         /// Clock of the sender, to which the other workers of its site advance theirs; zero in
         /// messages to other sites.
         clock: Timestamp,
-        /// Strong clock of the sender, likewise.
+        /// Strong clock of the sender, to which the other workers advance theirs, too.
         strong_clock: Timestamp,
         /// Whether the receiver should also ask its siblings at other sites without delay.
         afar: bool,
@@ -448,8 +450,8 @@ pub struct Subtree {
     pub base_vec: Vector,
     /// Least number of sites that one of its workers lists, while the list grows.
     pub listed: u8,
-    /// Leaving sites of whose history its workers have the same part as every other member, and
-    /// sites that are removed or join again.
+    /// Leaving sites whose history is complete: its workers have the same part of it as every other
+    /// member. Also sites that are removed or join again.
     pub converged: Vec<Converged>,
     /// Site removals that the other protocols of all its workers have completed; `None` if its
     /// workers run no other protocol that takes part in removals.
@@ -470,8 +472,8 @@ pub struct Converged {
     pub gone: bool,
     /// Time up to which every partition has the history.
     pub least: Timestamp,
-    /// Upper bound of the times of the history in any partition, and of those that an update of
-    /// another site's former generation depends on.
+    /// Upper bound of the times of this history: of those in any partition, and of those on which
+    /// an update of another site's former generation depends.
     pub most: Timestamp,
     /// Covers every update of the site that is not causally stable, and its strong transactions
     /// that can still be committed. `None` until all members have reported their bounds.
@@ -485,8 +487,8 @@ pub struct SiteView {
     pub stable_vec: Vector,
     /// `uniformVec` (Property 3).
     pub uniform_vec: Vector,
-    /// Greatest time, entry by entry, up to which any site is known to store transactions. No site
-    /// can recover more.
+    /// For each origin, the greatest time up to which some site is known to store its transactions.
+    /// No site can recover later ones.
     pub reachable_vec: Vector,
     /// No live or future transaction of this site executes on a snapshot below this one.
     pub floor: Vector,
@@ -593,8 +595,8 @@ pub enum Event {
         /// The transaction.
         tid: TransactionId,
     },
-    /// A sibling asks for updates that every site, its own included, had stored, and that are
-    /// forgotten here.
+    /// A sibling asks for updates that it had stored before. They are forgotten here, because every
+    /// site had stored them.
     Lacks {
         /// The sibling.
         worker: Address,
@@ -614,8 +616,8 @@ pub enum Event {
     },
     /// A rare path was taken.
     Reached(RarePath),
-    /// A replica has dropped what it had of a site's generation after the cut, and accepts nothing
-    /// more of that generation.
+    /// A replica has dropped what it had of the history of a site's generation after the cut, and
+    /// accepts no more of that generation.
     Closed {
         /// The site.
         site: SiteId,

@@ -40,8 +40,8 @@ struct Shown {
 }
 
 impl Shown {
-    /// Applies the updates within `vec`. All updates that they depend on are within it, too: they
-    /// were applied before, or come first here.
+    /// Applies the updates within `vec`. All updates on which they depend are within `vec`, too:
+    /// these were applied before, or precede them here.
     fn advance(&mut self, vec: &Vector, local: SiteId) {
         for waiting in self.waiting.take_within(vec) {
             let (effect, context) = waiting.effect();
@@ -111,8 +111,8 @@ impl OpLog {
         OpLog { base_local: absent.base_local, ..OpLog::default() }
     }
 
-    /// Makes this log of absent keys depend on whatever a forgotten key depended on: a client that
-    /// finds the key absent may have observed its removal.
+    /// Makes this log of absent keys depend on everything on which a forgotten key depended: a
+    /// client that finds the key absent may have observed its removal.
     pub(crate) fn inherit(&mut self, forgotten: &OpLog) {
         self.base_local = self.base_local.max(forgotten.base_local);
     }

@@ -1,4 +1,4 @@
-//! Rare paths of UniStore, which simulations must reach. Those of certification are listed there.
+//! Rare paths of UniStore, which simulations must reach. Certification has its own list.
 
 solera_machine::rare_paths! {
     /// A worker asks a sibling for a part of a history that it has missed.

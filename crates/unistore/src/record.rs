@@ -23,7 +23,8 @@ use crate::protocol::PROTOCOL;
 pub enum Record {
     /// Updates of one transaction to partitions of this worker were stored, all of them or none.
     Stored(SmallVec<[(PartitionId, Arc<Update>); 1]>),
-    /// An operation on an eventual space, whose snapshot was not uniform, was stored.
+    /// The update of an operation on an eventual space was stored. The operation's snapshot was not
+    /// uniform.
     StoredEventual(PartitionId, Arc<Update>),
     /// A transaction prepared here (UniStore Alg. 1 l. 36–40).
     Prepared(TxId, Prepared),
@@ -41,8 +42,8 @@ pub enum Record {
     Promised(Promise),
     /// The list of members has changed.
     Members(Members),
-    /// Time up to which the history of a leaving site is known. Other sites draw conclusions from
-    /// it, so it must not be forgotten, heartbeats included.
+    /// Time up to which the history of a leaving site is known, heartbeats included. Other sites
+    /// rely on this time, so it must survive a restart.
     Known(PartitionId, SiteId, Timestamp),
     /// A joining site's worker has received a piece of a partition. The flag is whether it was the
     /// last piece.
@@ -98,12 +99,12 @@ pub struct Decision {
 /// Bounds on what a replica sends between two records of this kind, also after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
-    /// No later transaction of this worker executes on a snapshot below this one. The site's floor
-    /// is computed from these. Other workers rely on it when they merge updates that they had kept
-    /// apart.
+    /// No later transaction of this worker executes on a snapshot below this one. The root computes
+    /// the site's floor from these floors. Other workers rely on the site's floor when they merge
+    /// updates that they had kept apart.
     pub floor: Vector,
-    /// Property 1 for all partitions of this worker, heartbeats included. A heartbeat leaves no
-    /// other trace, and when its site is removed, it cannot send another heartbeat for that time.
+    /// `knownVec` (Property 1) of all partitions of this worker, heartbeats included. A heartbeat
+    /// leaves no other trace in the journal, and a removed site cannot send it again.
     pub known_vec: Vector,
     /// `uniformVec`: later snapshots cover the transactions that earlier ones showed.
     pub uniform_vec: Vector,

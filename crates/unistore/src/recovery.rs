@@ -24,8 +24,8 @@ use crate::replica::Replica;
 #[derive(Debug)]
 pub struct Recovery {
     replica: Replica,
-    /// Number of the last record whose effect on a key the checkpoint contains, if it is later than
-    /// the partition's list of keys. For all other keys, that list determines it.
+    /// Number of the last record whose effects on a key are in the checkpoint. For a key without an
+    /// entry, this is the number in `listed`.
     saved: HashMap<Key, u64, FixedState>,
     /// Last record whose effects any part of the checkpoint contains. `saved` is not needed for
     /// later records.
@@ -33,7 +33,7 @@ pub struct Recovery {
     /// Pending updates of keys that were stored after the partition's list of updates was written.
     unresolved: HashMap<Key, Vec<Dot>, FixedState>,
     /// Number of the last record when the keys of each owned partition were listed for the
-    /// checkpoint. A key that was not listed had no state left of the updates before.
+    /// checkpoint. A key that is not in the list had no state at that time.
     listed: Vec<u64>,
     promise: Promise,
 }
@@ -197,7 +197,7 @@ impl Recovery {
             Record::GuardsNotified(tx) => self.replica.participant.guarding.forget(tx),
             Record::Filled(partition, chunk, complete) => {
                 let index = self.index_of(partition)?;
-                // Otherwise the checkpoint contains the piece and later updates.
+                // The checkpoint contains the pieces of earlier records, and later updates.
                 if lsn > self.listed[index] {
                     self.replica.take_chunk(index, chunk, complete);
                 }
@@ -225,19 +225,20 @@ impl Recovery {
         let again = self.promise.starts > 1;
         replica.strong.first &= !again;
         if again && replica.worker.config.protocol.has_strong() {
-            // Other sites may complete strong transactions that the run before had submitted.
+            // Other sites may complete strong transactions that the previous run had submitted.
             let until = self.promise.clock.later(replica.worker.config.timing.strong_timeout);
             replica.former_ceiling.raise(Origin::Strong, until);
         }
         for partition in &replica.worker.partitions {
-            // It is not known any more which transactions these updates belonged to.
+            // It is not known any more to which transactions these updates belonged.
             replica.participant.executed.join(&partition.arrived);
         }
         for partition in replica.worker.partitions.iter_mut().filter(|partition| partition.filled) {
             partition.known_vec.join(&self.promise.known_vec);
         }
         replica.promised = self.promise;
-        // This record comes before any output: a transaction of this run may be prepared soon.
+        // This record precedes every output, because a transaction of this run may be prepared
+        // soon.
         let promise = self.promise;
         replica.worker.record(|| Record::Promised(promise));
         self.replica
@@ -252,7 +253,7 @@ impl Recovery {
         let replica = &mut self.replica;
         let mut restoring = Restoring::Pending;
         if update.dot.origin == Origin::Site(replica.worker.me) {
-            // The snapshot's remote entries were uniform, and later snapshots must cover it.
+            // The snapshot's remote entries were uniform. Later snapshots must cover this snapshot.
             replica.worker.learn_uniform(&update.snap_vec);
             // Every snapshot from now on contains the strong transactions that were visible, but no
             // others.
@@ -278,7 +279,7 @@ impl Recovery {
         let (listed, dot) = (self.listed[index], update.dot);
         let Recovery { replica, saved, unresolved, .. } = self;
         if lsn > self.last && saved.capacity() > 0 {
-            // The checkpoint contains nothing of later records, and these need the memory.
+            // The checkpoint has no effects of later records, so the map is not needed any more.
             *saved = HashMap::with_hasher(saved.hasher().clone());
         }
         replica.worker.partitions[index].restore_update(update, restoring, |key| {
@@ -299,7 +300,7 @@ impl Recovery {
 
     fn prepared(&mut self, tx: TxId, prepared: Prepared) {
         self.replica.worker.clock.observe(prepared.ts);
-        // If it commits, it must be visible here at once.
+        // If the transaction commits, it must be visible here at once.
         self.replica.worker.learn_uniform(&prepared.snap_vec);
         self.replica.participant.restore(tx, prepared);
     }
@@ -314,7 +315,7 @@ impl Recovery {
         if members.merge(theirs) {
             let replica = &mut self.replica;
             if !members.is_member(replica.worker.me) {
-                // It may have begun to be filled anew.
+                // The worker may have begun to fill its partitions anew.
                 self.promise.known_vec = Vector::zero(members.sites());
             }
             let listed = &self.listed;

@@ -61,14 +61,14 @@ pub struct Replica {
     pub(crate) demand: Demand,
     pub(crate) donor: Donor,
     pub(crate) joining: Joining,
-    /// Messages of other workers of a joining site that came before this one has learned that it
-    /// serves.
+    /// Messages of other workers of a joining site that arrived before this worker learned that the
+    /// site serves.
     early: Vec<(Address, Message)>,
     /// Covers the updates of this site's former generations that are not causally stable, and the
-    /// strong transactions of the run before that other sites may still commit.
+    /// strong transactions of the previous run that other sites may still commit.
     pub(crate) former_ceiling: Vector,
-    /// Whether it also covers the strong transactions of former generations that other sites may
-    /// still commit.
+    /// Whether `former_ceiling` also covers the strong transactions of former generations that
+    /// other sites may still commit.
     pub(crate) former_generations_covered: bool,
     /// Progress of the worker's other protocols, if there are any.
     pub(crate) others: Option<OtherProtocols>,
@@ -82,7 +82,7 @@ pub struct Replica {
     pub(crate) gap_asked: Vec<ByOrigin<Option<Monotonic>>>,
     /// Times that workers of other sites have sent of their own histories.
     pub(crate) heard_of: HeardOf,
-    /// Siblings that lack updates which they had stored.
+    /// Siblings that lack updates that they had stored before.
     pub(crate) lacking: Lacking,
     /// The last promise that was recorded, and the time of its record.
     pub(crate) promised: Promise,
@@ -159,7 +159,7 @@ impl Replica {
     }
 
     /// Returns the siblings at other sites that were found, since the last call, to lack updates
-    /// which they had stored. No site can send these updates again.
+    /// that they had stored before. No site can send these updates again.
     pub fn take_lacking(&mut self) -> BTreeSet<Address> {
         self.lacking.take()
     }
@@ -342,8 +342,8 @@ impl Replica {
     }
 
     /// Returns whether a message must wait until this worker serves, because its data is not
-    /// complete yet. The workers of a joining site learn one after another that the data of all is
-    /// complete, and clients of the first may need keys of the last.
+    /// complete yet. The workers of a joining site learn one after another that the site's data is
+    /// complete. Clients of a worker that has learned it may need keys of a worker that has not.
     fn comes_early(&self, message: &Message) -> bool {
         let waits = !self.worker.dissemination.view.serving || !self.early.is_empty();
         waits
@@ -375,8 +375,8 @@ impl Replica {
         }
     }
 
-    /// Handles KNOWNVEC_LOCAL of a child. If the child has made progress that is wanted, this
-    /// worker reports at once, too.
+    /// Handles KNOWNVEC_LOCAL of a child. If the child reports progress for which a request waits,
+    /// this worker reports at once, too.
     fn on_up(&mut self, from: Address, subtree: Subtree) {
         let known_vec = subtree.known_vec;
         match self.worker.dissemination.on_up(from, subtree) {
@@ -451,8 +451,8 @@ impl Replica {
         quiet_tick
     }
 
-    /// Clears all suspicions if this host was stopped for a while, since it could not receive
-    /// messages.
+    /// Clears all suspicions if this host was stopped for a while, because the replica could not
+    /// receive messages during that time.
     fn detect_pause(&mut self, now: Now) {
         let paused = self.last_tick.is_none_or(|last| {
             now.monotonic.since(last) >= self.worker.config.timing.suspect_after / 2
@@ -473,8 +473,8 @@ impl Replica {
         }
     }
 
-    /// Returns whether the floor in a message of the tree is below every live snapshot here, as the
-    /// site's root has to ensure.
+    /// Returns whether the floor in a message of the tree is below every live snapshot here. The
+    /// site's root has to ensure that.
     fn may_fold(&self, view: &SiteView) -> bool {
         let mut future = self.worker.dissemination.view.uniform_vec;
         future.join(&view.uniform_vec);
@@ -519,16 +519,16 @@ impl Machine for Replica {
                 self.on_message(now, from, message);
             }
             Input::Client { request, command } => self.on_command(now, request, command),
-            // Every command is answered once, and soon: at the latest by the timeout of its
-            // transaction. Only guarded commands depend on other protocols.
+            // The replica answers every command once, and soon: at the latest by the timeout of the
+            // command's transaction. Only guarded commands depend on other protocols.
             Input::Cancel { request } => self.cancel_guarded(now, request),
             Input::Answered { ask, answer } => self.on_guard_answer(now, ask, answer),
         }
         self.drain_loopback(now);
     }
 
-    /// Sends no updates and no heartbeats to these workers of other sites until the next call. They
-    /// get what they have missed later, without having to ask.
+    /// Sends no updates and no heartbeats to these workers of other sites until the next call.
+    /// Later it sends them what they have missed, without a request.
     fn hold_back(&mut self, full: Vec<Address>) {
         self.worker.held_back = full;
     }

@@ -84,11 +84,12 @@ impl Donor {
 }
 
 impl Donor {
-    /// Handles a request of a joining site's worker for pieces. If they are not available yet, they
-    /// are sent when they are.
+    /// Handles a request of a joining site's worker for pieces. Pieces that are not available yet
+    /// are sent later, without another request.
     pub(crate) fn on_fetch(&mut self, worker: &mut Worker, now: Now, from: Address, fetch: Fetch) {
         let members = &worker.dissemination.members;
-        // While a site leaves, this worker may have more or less of its history than will be kept.
+        // While a site leaves, this worker may have more or less of that site's history than
+        // members will keep.
         let leaving = members.which(SiteStatus::Leaving).next().is_some();
         // Until this site serves, its keys' bases are later than any snapshot that it could take.
         let serves = worker.dissemination.view.serving || !worker.config.keeps(Rule::DonorServes);

@@ -11,10 +11,11 @@ use crate::message::{
 };
 
 impl Message {
-    /// Returns whether a correct replica at `from` can send the message to `to`: both exist, its
-    /// kind may travel between them, its vectors have no entries of sites beyond the cluster's, and
-    /// its keys and partitions belong to the receiver. Hosts must not pass an invalid message to a
-    /// replica, which relies on this check.
+    /// Returns whether a correct replica at `from` can send the message to `to`. Both must exist,
+    /// and messages of this kind must be possible between them. The message's vectors must have no
+    /// entries of sites that the cluster does not list, and its keys and partitions must belong to
+    /// the receiver. Hosts must not pass an invalid message to a replica, which relies on this
+    /// check.
     ///
     /// The sender may list more or fewer sites than the receiver, as long as nothing has happened
     /// at the sites that only one of them lists.
@@ -75,7 +76,7 @@ impl Message {
             }
             Message::Gap { origin, .. } => match origin {
                 Origin::Site(site) => !within_site && validator.lists(*site),
-                // Within a site, for a range that a central certifier has sent.
+                // Within a site, the request is for a range of the central certifier.
                 Origin::Strong => true,
             },
             Message::KnownVecGlobal { known_vecs, .. } => {
@@ -148,7 +149,7 @@ impl Validator<'_> {
             return false;
         }
         let of_member = self.topology.owner(self.to.site, partition) == self.to;
-        // Rounds are counted one by one.
+        // Rounds grow one by one, so no correct replica ever reaches a greater one.
         let ballot = |ballot: &Ballot| self.lists(ballot.leader) && ballot.round < u64::MAX / 2;
         let entry = |tid: &TransactionId, entry: &Entry<Write>| {
             self.exists(tid.coordinator)
@@ -191,7 +192,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Returns whether these can be the groups of a transaction in which `own` takes part.
+    /// Returns whether these can be the groups of a transaction that has a part in group `own`.
     fn groups(&self, groups: &[GroupId], own: &GroupId) -> bool {
         groups.contains(own) && groups.iter().all(|group| group.0 < self.topology.partitions)
     }

@@ -55,10 +55,10 @@ pub(crate) const ACTIVE_FOR: Duration = Duration::from_millis(50);
 impl Worker {
     /// Returns START_TX's snapshot (Alg. 1 l. 2–7).
     ///
-    /// Remote entries are the paper's. The local entry is the site's latest state rather than its
-    /// uniform part, so that a client of a site sees at once what another client has written there,
-    /// also in another partition (`docs/decisions/0003-fresh-local-snapshots.md`). Advancing the
-    /// clock to the entry ensures that no later transaction gets a timestamp within the snapshot.
+    /// The remote entries are those of the paper. The local entry is the site's latest state rather
+    /// than its uniform part, so that a client of a site sees at once the writes of another client
+    /// there, also in another partition (`docs/decisions/0003-fresh-local-snapshots.md`). The clock
+    /// advances to the entry, so no later transaction gets a timestamp within the snapshot.
     pub(crate) fn start_snapshot(&mut self, now: Now, past: &Vector) -> Vector {
         self.learn_uniform(past);
         self.clock.observe(past[self.me]);

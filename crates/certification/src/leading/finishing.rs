@@ -30,7 +30,8 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Finishes what a quorum has stored, and forgets what no process will ask for.
+    /// Finishes the transactions that a quorum has stored, and forgets those for which no process
+    /// will ask.
     pub(crate) fn forget_finished(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         let keepers = step.configuration.keepers(step.config.f);
         let stored = nth_greatest(self.reports.values().map(|report| report.delivered), keepers);
@@ -42,9 +43,10 @@ impl<W: Clone> Leader<W> {
         let mut due = Vec::new();
         let mut forgotten = Vec::new();
         for (tid, entry) in &mut kept.state.entries {
-            // A quorum may store the transaction because a follower delivered it early. But until
-            // this leader has reported as much as complete, it has not delivered the transaction
-            // itself, and only the entry keeps its successors above the timestamp.
+            // A quorum may store the transaction because a follower delivered it early. But this
+            // leader has not delivered the transaction itself before it has reported as much as
+            // complete. Until then, only the entry makes its successors propose times above the
+            // timestamp.
             if let Phase::Committed(ts) = entry.phase
                 && ts <= stored.min(self.complete)
             {
@@ -102,7 +104,7 @@ impl<W: Clone> Leader<W> {
         let mut overdue = Vec::new();
         for (tid, entry) in &kept.state.entries {
             let asked = self.asked.get(tid);
-            // There may be many of them after a restart.
+            // After a restart, there may be many overdue transactions.
             if overdue.len() == PHASES {
                 break;
             }
@@ -118,8 +120,8 @@ impl<W: Clone> Leader<W> {
 }
 
 impl<W: Clone> Kept<W> {
-    /// Sends a delivery acknowledgement to all members of a group, whichever of them leads: only
-    /// the leader handles it.
+    /// Sends a delivery acknowledgement to all members of a group, because this worker may not know
+    /// the leader. Only the leader handles it.
     pub(super) fn acknowledge_delivery(
         &self,
         step: &mut Step<'_, W>,
@@ -133,8 +135,8 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// Sends a delivery acknowledgement to the member at this site only: one site usually leads all
-    /// groups.
+    /// Sends a delivery acknowledgement only to the member at this site, because one site usually
+    /// leads all groups.
     fn acknowledge_delivery_here(&self, step: &mut Step<'_, W>, tid: TransactionId, to: GroupId) {
         let (of, me) = (self.group, step.me());
         step.send_member(to, me, Body::Finished { tid, of, answer: false });

@@ -15,7 +15,7 @@ use crate::rare;
 use crate::step::Step;
 
 impl<W: Clone> Leader<W> {
-    /// Votes on a transaction, once, and has the group store the vote.
+    /// Votes on a transaction, once, and makes the group store the vote.
     pub(crate) fn on_prepare(
         &mut self,
         kept: &mut Kept<W>,
@@ -55,8 +55,8 @@ impl<W: Clone> Leader<W> {
             return;
         }
         if self.oldest_if_over(kept, step, tid).is_some() {
-            // Every process that took part has finished with it, however it ended, if no later
-            // leader has it.
+            // If no later leader has it, every process that took part has finished with it, however
+            // it ended.
             self.once_confirmed(kept, step, Unconfirmed::Over(tid, coordinator));
             return;
         }
@@ -72,7 +72,8 @@ impl<W: Clone> Leader<W> {
                 step.counts.waited += 1;
             }
             if since == step.now.monotonic {
-                // The request is in time for its reservation, and waits for what this site lacks.
+                // The request has arrived before its reservation ended, and now waits for what this
+                // site lacks.
                 self.keep_reservation(step, request.claim);
             }
             self.deferred.insert(tid, DeferredPrepare { request, since, last: step.now.monotonic });
@@ -81,7 +82,7 @@ impl<W: Clone> Leader<W> {
         self.vote(kept, step, tid, request);
     }
 
-    /// Whether the leader must defer its vote.
+    /// Returns whether the leader must defer its vote.
     fn must_wait(
         &self,
         kept: &Kept<W>,
@@ -90,13 +91,14 @@ impl<W: Clone> Leader<W> {
         claim: Option<Claim>,
         since: Monotonic,
     ) -> bool {
-        // A vote would hold back whatever comes after it, and could not be acknowledged.
+        // A vote would delay all later transactions, and could not be acknowledged.
         !kept.stores(step, &payload.snap_vec)
             || self.waits_for_claim(kept, step, payload, claim, since)
     }
 
-    /// Whether a transaction waits for one with an older claim. It does not wait if it must abort
-    /// anyway, and never for long: it may be prepared in other groups.
+    /// Returns whether a transaction waits for one with an older claim. It does not wait if it must
+    /// abort anyway, and it waits only for a limited time, because it may be prepared in other
+    /// groups.
     fn waits_for_claim(
         &self,
         kept: &Kept<W>,
@@ -137,11 +139,12 @@ impl<W: Clone> Leader<W> {
             None => Vote::Abort(None),
         };
         if let Some(payload) = &payload {
-            // Replicated types compare the times of all transactions.
+            // The clock must pass the snapshot, because replicated types compare the times of all
+            // transactions.
             step.clock.observe(payload.snap_vec.max_entry());
         }
         let ts = step.clock.tick(step.now.physical);
-        // Other processes may have proceeded without waiting for it (`until`).
+        // After `until`, other processes may proceed without waiting for this transaction.
         let too_late = ts > until && step.config.keeps(Rule::InTime);
         let vote = if too_late && vote == Vote::Commit {
             step.reach(rare::TOO_LATE);
@@ -203,7 +206,7 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Votes on deferred requests that need not wait any longer, and drops those that their
+    /// Votes on deferred requests that need not wait any longer. Drops those that their
     /// coordinators do not repeat.
     pub(super) fn take_deferred(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         let now = step.now.monotonic;
@@ -229,7 +232,7 @@ impl<W: Clone> Leader<W> {
 }
 
 impl<W: Clone> Kept<W> {
-    /// Has the members store a vote, and acknowledges it for this member.
+    /// Makes the members store a vote, and acknowledges the vote for this member.
     fn have_kept(
         &mut self,
         step: &mut Step<'_, W>,

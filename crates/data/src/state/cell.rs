@@ -7,8 +7,8 @@ use crate::{CellChange, Dot, Value};
 
 /// A register with a counter on top: a string key, or a field of a hash.
 ///
-/// An assignment lives until a removal or assignment that observed it. Living assignments are
-/// concurrent; the one with the greatest dot is visible.
+/// An assignment lives until a removal or assignment that has observed it. Assignments that live
+/// together are concurrent. The one with the greatest dot is visible.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cell {
     assigned: SmallVec<[(Dot, Value); 1]>,
@@ -78,8 +78,8 @@ impl Cell {
         self.assigned.len() + self.counter.as_ref().map_or(0, |counter| counter.unsettled())
     }
 
-    /// Returns a copy to apply changes to. If none of the changes removes, the increments need not
-    /// be kept separately.
+    /// Returns a copy to which changes can be applied. If none of the changes removes values, the
+    /// increments need not be kept separately.
     pub(crate) fn for_changes(&self, removes: bool) -> Cell {
         if removes {
             return self.clone();
@@ -88,7 +88,7 @@ impl Cell {
         Cell { assigned: self.assigned.clone(), counter }
     }
 
-    /// Splits the cell into its values, each with its approximate size in bytes; the counter comes
+    /// Splits the cell into its values, each with its approximate size in bytes. The counter is the
     /// first.
     pub(crate) fn split(self) -> impl Iterator<Item = (usize, Cell)> {
         let counter = self.counter.map(|counter| {
@@ -113,7 +113,7 @@ impl Cell {
         values + self.counter.as_ref().map_or(0, |c| size_of::<Counter>() + c.size())
     }
 
-    /// Applies a change of the reading transaction itself, whose removals observed everything.
+    /// Applies a change of the reading transaction itself. Its removals have observed everything.
     pub(crate) fn apply_own(&mut self, removes: bool, change: &CellChange) {
         if removes || change.assign.is_some() {
             *self = Cell::default();

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use crate::Dot;
 use crate::effect::Seen;
 
-/// A sum of increments, each of which lives until a removal that observed it.
+/// A sum of increments. Each of them lives until a removal that has observed it.
 ///
 /// Causally stable increments are merged, because every later removal has observed all of them. The
-/// others are kept separately, because a removal may have observed only some.
+/// others are kept separately, because a removal may have observed only some of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counter {
     /// Sum of the settled increments, if there are any.
@@ -18,7 +18,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Returns the sum, if any increment lives.
+    /// Returns the sum, or `None` if no increment lives.
     pub(crate) fn sum(&self) -> Option<i128> {
         (!self.is_empty()).then(|| self.settled.unwrap_or(0) + self.rest)
     }
@@ -56,7 +56,7 @@ impl Counter {
         self.unsettled.len()
     }
 
-    /// Returns a counter with the same sum as a single increment.
+    /// Returns a counter that has the same sum in a single increment.
     pub(crate) fn summed(&self) -> Counter {
         Counter { settled: self.sum(), ..Counter::default() }
     }

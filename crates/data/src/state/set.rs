@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use crate::effect::Seen;
 use crate::{Dot, SetChange, Value};
 
-/// Living adds of one element. An add replaces those that it observed: a transaction that observes
-/// it has observed them too.
+/// Living adds of one element. An add replaces the adds that it observed, because a transaction
+/// that observes the new add has observed these, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Dots(SmallVec<[Dot; 1]>);
 
@@ -27,7 +27,7 @@ impl Dots {
 }
 
 /// A set in which an add wins over a concurrent removal. It needs no tombstones: effects are
-/// applied in causal order, so a removal never precedes the adds that it observed.
+/// applied in causal order, so the adds that a removal observed always precede it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Elements")]
 pub(crate) struct AddWinsSet {

@@ -1,4 +1,5 @@
-//! Commits: prepare at all participants, validate, decide at one of them.
+//! Commits: prepares a transaction at all participants, validates it, and commits it at its
+//! decision home.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +21,10 @@ struct Participant {
     above: Stamp,
     writes: Vec<(Key, Effect)>,
     answer: Option<PreparedAt>,
-    /// When PREPARE was sent or, after a lock was found, is to be sent.
+    /// Time when PREPARE was sent or, after a lock was found, is to be sent.
     sent: Monotonic,
     waits: bool,
-    /// Number of times that a lock was found.
+    /// Number of times that another transaction held a lock.
     locked: u32,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Preparing {
     since: Monotonic,
 }
 
-/// A transaction whose COMMIT has no answer.
+/// A transaction whose COMMIT has not been answered.
 #[derive(Debug)]
 pub(super) struct Committing {
     request: RequestId,
@@ -47,7 +48,7 @@ pub(super) struct Committing {
     sent: Monotonic,
 }
 
-/// A transaction of one home that has no answer.
+/// A transaction of one home that has not been answered.
 #[derive(Debug)]
 pub(super) struct Executing {
     request: RequestId,
@@ -60,7 +61,7 @@ pub(super) struct Executing {
 }
 
 impl Gateway {
-    /// Commits a transaction (§6.2). One that only reads commits without a message.
+    /// Commits a transaction (§6.2). A transaction that only reads commits without a message.
     pub(super) fn commit(&mut self, context: &mut Context<'_>, request: RequestId, number: u64) {
         let transaction = &self.open[&number].transaction;
         let validated = match context.config.has(Rule::ValidateReadSet) {
@@ -116,7 +117,7 @@ impl Gateway {
         self.send_to_home(context, to, Body::Prepare(prepare));
     }
 
-    /// PREPARED: once all participants have answered, validates and decides.
+    /// PREPARED: once all participants have answered, validates the transaction and sends COMMIT.
     pub(crate) fn on_prepared(
         &mut self,
         context: &mut Context<'_>,
@@ -164,7 +165,7 @@ impl Gateway {
         self.open.get_mut(&tid.number)
     }
 
-    /// LOCKED: tries again after a delay, up to a bound (§6.2).
+    /// LOCKED: sends PREPARE again after a delay, at most a bounded number of times (§6.2).
     pub(crate) fn on_locked(
         &mut self,
         context: &mut Context<'_>,
@@ -206,7 +207,8 @@ impl Gateway {
         self.send_to_home(context, to, body);
     }
 
-    /// The decision home reports the outcome, or a participant that the transaction has ended.
+    /// OUTCOME: the decision home reports the outcome, or a participant reports that the
+    /// transaction has ended.
     pub(crate) fn on_outcome(
         &mut self,
         context: &mut Context<'_>,
@@ -257,8 +259,9 @@ impl Gateway {
         let Some(open) = self.open.get(&number) else { return };
         let Stage::Committing(committing) = &open.stage else { return };
         if context.has_timed_out(committing.since) {
-            // The session depends on the writes if they are committed, and misses nothing if they
-            // are not: homes move up to its timestamp.
+            // The past is right for both outcomes. If the writes are committed, the session depends
+            // on them. If they are not, a read of the session still succeeds, because homes advance
+            // to its timestamp.
             let request = committing.request;
             let past = Some(committing.commit.timestamp.clone());
             return self.end(context, number, request, Response::Unknown { past });
@@ -268,7 +271,7 @@ impl Gateway {
         }
     }
 
-    /// Sends a transaction all of whose writes are at one home, or a single operation.
+    /// Sends a single operation, or a transaction whose writes are all at one home.
     pub(super) fn execute(
         &mut self,
         context: &mut Context<'_>,
@@ -313,7 +316,7 @@ impl Gateway {
         self.send_to_home(context, to, Body::Execute(execute));
     }
 
-    /// EXECUTED: how a transaction of one home has ended.
+    /// EXECUTED: handles the result of a transaction of one home.
     pub(crate) fn on_executed(
         &mut self,
         context: &mut Context<'_>,

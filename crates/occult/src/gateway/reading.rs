@@ -10,26 +10,26 @@ use crate::command::Response;
 use crate::config::Rule;
 use crate::message::{Body, Read, ReadAnswer};
 
-/// A read without an answer.
+/// A read that has no answer yet.
 #[derive(Debug)]
 pub(super) struct Reading {
     request: RequestId,
     key: Key,
     op: Op,
-    /// Number of the request that is under way.
+    /// Number of the request that has no answer yet.
     number: u64,
     /// Number of stale answers so far.
     stale: usize,
     at: Address,
     since: Monotonic,
-    /// When the request was sent or, after a stale answer, is to be sent.
+    /// Time when the request was sent. After a stale answer, time when it is to be sent again.
     sent: Monotonic,
-    /// Whether it waits before it is sent again.
+    /// Whether the read waits before it is sent again.
     waits: bool,
 }
 
 impl Gateway {
-    /// Begins a read at the local copy.
+    /// Sends a read to the local copy.
     pub(super) fn read(
         &mut self,
         context: &mut Context<'_>,
@@ -118,7 +118,7 @@ impl Gateway {
         self.end(context, number, request, reply);
     }
 
-    /// Tries a stale read again after a delay, and then at the home.
+    /// Sends a stale read to the same copy again after a delay, and in the end to the home.
     fn retry_stale(&mut self, context: &mut Context<'_>, number: u64) {
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Reading(reading) = &mut open.stage else { return };
@@ -156,7 +156,7 @@ impl Gateway {
         };
         if due {
             if !reading.waits {
-                // A copy that does not answer may be down: the home is asked next time.
+                // The copy does not answer and may be down, so the next request goes to the home.
                 let (_, _, home) = context.home_of(&reading.key);
                 reading.at = home;
             }

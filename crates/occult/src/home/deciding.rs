@@ -1,4 +1,4 @@
-//! Decisions: commits, aborts, expired prepares, and when their records are forgotten.
+//! Decisions: commits, aborts, expired prepares, and the removal of their records.
 
 use solera_machine::Address;
 
@@ -8,7 +8,8 @@ use crate::message::{Body, ClientId, Commit, Decision, TransactionId};
 use crate::record::Record;
 
 impl Home {
-    /// COMMIT at the decision home. Its record is the commit point.
+    /// COMMIT at the decision home. The transaction is committed once the decision home has
+    /// recorded it.
     pub(crate) fn on_commit(
         &mut self,
         context: &mut Context<'_>,
@@ -23,7 +24,8 @@ impl Home {
                 self.send_decisions(context);
                 true
             }
-            // The prepare has expired, and its record is gone with the client's interest in it.
+            // The prepare has expired. Its record was removed when the client sent nothing more
+            // about it.
             None => false,
         };
         context.out.send(from, Body::Outcome(tid, committed));
@@ -133,7 +135,7 @@ impl Home {
         context.out.send(from, Body::Decided(tid, decision));
     }
 
-    /// RESOLVE at the decision home: it decides now, if it has not.
+    /// RESOLVE at the decision home: it aborts the transaction, unless it has decided before.
     pub(crate) fn on_resolve(
         &mut self,
         context: &mut Context<'_>,
@@ -158,7 +160,7 @@ impl Home {
         }
     }
 
-    /// Whether the client may still send something about the transaction.
+    /// Returns whether the client may still send messages about the transaction.
     pub(super) fn may_arrive(&self, tid: TransactionId) -> bool {
         tid.number >= self.oldest.get(&tid.client).copied().unwrap_or(0)
     }
@@ -177,7 +179,7 @@ impl Home {
         self.forget(client);
     }
 
-    /// Forgets the records of a client's transactions about which nobody can ask any more.
+    /// Removes the records of a client's transactions about which no process can ask any more.
     fn forget(&mut self, client: ClientId) {
         let oldest = self.oldest.get(&client).copied().unwrap_or(0);
         let end = TransactionId { client, number: oldest };
@@ -192,8 +194,8 @@ impl Home {
         }
     }
 
-    /// Repeats what may be lost: decisions that participants have not confirmed, and requests to
-    /// decide about prepares that have expired.
+    /// Sends messages again that may be lost: decisions that participants have not confirmed, and
+    /// requests to decide about expired prepares.
     pub(crate) fn on_tick(&mut self, context: &mut Context<'_>) {
         self.send_decisions(context);
         let now = context.now.monotonic;

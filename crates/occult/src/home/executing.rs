@@ -1,4 +1,4 @@
-//! Transactions of one home: validated, decided and recorded in one step.
+//! Transactions of one home, which the home validates, decides and records in one step.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::shard::{ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
 impl Home {
-    /// EXECUTE: runs the transaction, unless it has run already.
+    /// EXECUTE: runs the transaction, unless it has been run before.
     pub(crate) fn on_execute(
         &mut self,
         context: &mut Context<'_>,
@@ -110,8 +110,8 @@ impl Home {
     }
 }
 
-/// Executes an operation on the latest version of its key, shown or not: a hidden version precedes
-/// this write. Adds its effect to `writes`.
+/// Executes an operation on the latest version of its key, shown or not, because a hidden version
+/// precedes this write. Adds the effect to `writes`.
 fn run(
     context: &Context<'_>,
     overwritten: &mut CausalTimestamp,

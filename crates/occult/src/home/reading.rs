@@ -1,4 +1,4 @@
-//! Reads at homes, which may have to wait for the decision about a transaction.
+//! Reads at homes. A read may have to wait for the decision about a transaction.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +16,10 @@ pub(super) struct ParkedRead {
 }
 
 impl Home {
-    /// Reads a key at its home. The client may have seen, at another home, the commit of a
-    /// transaction that is undecided here, with an assigned stamp at or below the one that it has
-    /// seen: the read waits for the decision, and asks for it.
+    /// Reads a key at its home. At another home, the client may have seen the commit of a
+    /// transaction that is still undecided here. This is possible only if the stamp that was
+    /// assigned here is at most the client's entry. The read then waits for the decision, and this
+    /// home asks for it.
     pub(crate) fn on_read(&mut self, context: &mut Context<'_>, from: Address, read: Read) {
         let shard = context.config.shard_of(&read.key);
         let undecided: BTreeSet<TransactionId> = self

@@ -9,19 +9,19 @@ use super::{Context, Home};
 use crate::message::{Batch, Body, Entry};
 use crate::shard::Stamp;
 
-/// Number of entries that are kept for replicas that miss some. A replica that lacks more gets
-/// copies.
+/// Number of entries that are kept for replicas that have missed some. A replica that lacks more is
+/// sent copies.
 const KEPT: usize = 4_096;
 
-/// The stream, and how much of it each replica was sent.
+/// The stream, and the part of it that was sent to each replica.
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// Start of this process; positions of another one mean nothing.
+    /// Start of this process. Positions of another start have no meaning in this one.
     start: u64,
     /// Number of entries before those in `entries`.
     first: u64,
     entries: VecDeque<Entry>,
-    /// Number of entries sent to each replica, and when something was last sent.
+    /// Number of entries that were sent to each replica, and the time of the last message to it.
     sent: BTreeMap<Address, (u64, Monotonic)>,
 }
 
@@ -44,8 +44,8 @@ impl Streams {
 }
 
 impl Home {
-    /// Sends new entries to the replicas, and from time to time how far all shards are shown, so
-    /// that idle ones do not look stale.
+    /// Sends new entries to the replicas. From time to time, also sends how far all shards are
+    /// shown, so that idle shards do not look stale.
     pub(crate) fn stream(&mut self, context: &mut Context<'_>) {
         let now = context.now.monotonic;
         let interval = context.config.timing.publish;
@@ -84,7 +84,8 @@ impl Home {
         context.out.send(to, Body::Batch(batch));
     }
 
-    /// A replica lacks entries: sends those, or copies of all versions above `shown`.
+    /// Handles the request of a replica that lacks entries: sends these, or copies of all versions
+    /// above `shown`.
     pub(crate) fn on_ask(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Encoding of timestamps: short, because one lies beside every value.
+//! Encoding of timestamps. It is short, because a timestamp is stored beside every value.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -6,9 +6,10 @@
 //! | number | number of entries of the scheme; exact: of shards that follow |
 //! | rest | exact: pairs of shard and stamp, in order of shards; structural: the stamps; temporal: a group; per site: the number of groups, and before each its site |
 //!
-//! A group is its catch-all, the number of explicit entries, and these from the smallest stamp
-//! upwards: the difference to the one before, and the shard. All numbers are LEB128: the recent
-//! stamps of one client lie close together, so that differences take three bytes rather than eight.
+//! A group consists of its catch-all, the number of explicit entries, and these entries in
+//! ascending order of stamps. An entry is the difference of its stamp to the previous one, and its
+//! shard. All numbers are LEB128: the recent stamps of one client are close together, so that
+//! differences take three bytes rather than eight.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -18,7 +19,7 @@ use super::recent::Recent;
 use super::{CausalTimestamp, Entries, Scheme};
 use crate::shard::{STAMP_END, ShardId, Stamp};
 
-/// Error of bytes that are not a timestamp, or are one of another configuration.
+/// Error of bytes that are not a timestamp, or are a timestamp of another configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// The bytes end within the timestamp.
@@ -35,7 +36,7 @@ pub enum Unreadable {
         /// Number of shards of this cluster.
         shards: u16,
     },
-    /// A stamp is out of range.
+    /// A stamp exceeds the largest possible one.
     #[error("the timestamp has the stamp {0}, which is out of range")]
     Stamp(u64),
     /// The timestamp breaks another rule of the encoding.
@@ -81,7 +82,7 @@ impl CausalTimestamp {
         }
     }
 
-    /// Decodes a timestamp from the beginning of `bytes`, and returns what follows it.
+    /// Decodes a timestamp from the beginning of `bytes`. Also returns the remaining bytes.
     ///
     /// # Errors
     /// The bytes are no timestamp of a cluster with this number of shards.
@@ -197,7 +198,7 @@ impl Reader<'_> {
             }
             let shard = self.shard()?;
             let known = explicit.iter().any(|(_, other)| *other == shard);
-            // Two shards may have the same stamp, but none the catch-all's.
+            // Two shards may have the same stamp, but no stamp may equal the catch-all.
             if known || stamp <= catch_all.0 {
                 return Err(Unreadable::Malformed("its entries are not in order"));
             }
@@ -253,7 +254,7 @@ impl Serialize for CausalTimestamp {
     }
 }
 
-/// Accepts any shard: whoever receives a timestamp checks [`CausalTimestamp::is_within`].
+/// Accepts any shard: the receiver of a timestamp checks [`CausalTimestamp::is_within`].
 impl<'de> Deserialize<'de> for CausalTimestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let bytes: &[u8] = Deserialize::deserialize(deserializer)?;

@@ -5,12 +5,12 @@ use crate::shard::{ShardId, Stamp};
 /// The greatest stamps with their shards, and a stamp that is not below that of any other shard
 /// (Occult §5, "Temporal compression").
 ///
-/// Every explicit stamp is above the catch-all: an entry at or below it would say nothing. A shard
-/// without an entry may be one that the owner has never met; the catch-all then is a false
-/// dependency, which costs a retried read and no safety.
+/// Every explicit stamp is above the catch-all, because other entries would carry no information. A
+/// shard without an entry may be one on which the owner does not depend at all. For such a shard,
+/// the catch-all is a false dependency, which may cost a retried read but never safety.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recent {
-    /// From the greatest stamp to the smallest.
+    /// In descending order of stamps.
     explicit: Vec<(Stamp, ShardId)>,
     catch_all: Stamp,
 }
@@ -49,8 +49,8 @@ impl Recent {
         self.explicit.first().map_or(self.catch_all, |(stamp, _)| *stamp)
     }
 
-    /// Raises a shard's entry to `stamp`. If there are then more than `entries`, the catch-all
-    /// among them, the smallest becomes the catch-all.
+    /// Raises a shard's entry to `stamp`. If there are then more than `entries` entries, the
+    /// catch-all included, the smallest explicit one becomes the catch-all.
     pub(super) fn raise(&mut self, shard: ShardId, stamp: Stamp, entries: usize) {
         if stamp <= self.catch_all {
             return;
@@ -77,16 +77,16 @@ impl Recent {
 
     /// Raises all entries to those of `other`.
     pub(super) fn merge(&mut self, other: &Recent, entries: usize) {
-        // A shard with an entry here and none there has the catch-all there. Raising the catch-all
-        // drops its entry unless that is greater.
+        // A shard with an entry only here has the catch-all as its stamp in `other`. Raising the
+        // catch-all here drops the shard's entry unless the entry is greater.
         self.raise_all(other.catch_all);
         for (stamp, shard) in &other.explicit {
             self.raise(*shard, *stamp, entries);
         }
     }
 
-    /// Removes the entries that `passed` says every replica of the shard has passed, and the
-    /// catch-all if it is not above `all_passed`.
+    /// Removes the entries that every replica of their shard has passed, according to `passed`; and
+    /// the catch-all if it is not above `all_passed`.
     pub(super) fn forget(&mut self, passed: impl Fn(ShardId) -> Stamp, all_passed: Stamp) {
         self.explicit.retain(|(stamp, shard)| *stamp > passed(*shard));
         if self.catch_all <= all_passed {

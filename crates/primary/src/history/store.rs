@@ -10,8 +10,8 @@ use crate::command::Update;
 /// Approximate size of a value in a tree, without the bytes of the key and of the value.
 const VALUE_BYTES: usize = size_of::<Key>() + size_of::<Held>() + 16;
 
-/// Approximate limit of the log's bytes; one entry always stays. Replicas that lack earlier entries
-/// get values.
+/// Approximate limit of the log's size in bytes; the log always keeps one entry. Replicas that lack
+/// earlier entries are sent values.
 const LOG_BYTES: usize = 4 << 20;
 
 /// A value, and the index of the last update of its key.
@@ -47,7 +47,7 @@ pub(crate) struct Store {
     /// The last updates.
     log: VecDeque<Entry>,
     log_bytes: usize,
-    /// Size of both.
+    /// Size of values and log.
     bytes: Bytes,
 }
 
@@ -74,7 +74,7 @@ impl Store {
         }
     }
 
-    /// Removes the values whose last update has this index or a smaller one.
+    /// Removes the values whose last update has at most this index.
     pub(crate) fn remove_until(&mut self, index: u64) {
         let bytes = &mut self.bytes;
         self.values.retain(|key, held| {
@@ -108,7 +108,7 @@ impl Store {
         self.bytes.remove(before);
     }
 
-    /// Returns the present size, and the greatest since the last call.
+    /// Returns the present size, and the largest size since the last call.
     pub(crate) fn take_held(&mut self) -> (usize, usize) {
         let Bytes { now, most } = self.bytes;
         self.bytes.most = now;

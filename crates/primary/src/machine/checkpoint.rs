@@ -1,7 +1,7 @@
-//! Parts of a checkpoint, written while the worker continues.
+//! Parts of a checkpoint, which are written while the worker continues.
 //!
-//! Values of a partition come before its other data. Records of updates that were applied in
-//! between are replayed at recovery; each value has the index of the last update that it includes.
+//! Values of a partition are written before its other data. Records of updates that were applied in
+//! between are replayed at recovery. Each value has the index of the last update that it includes.
 
 use std::ops::Bound;
 
@@ -19,9 +19,9 @@ pub struct Checkpoint {
     begun: bool,
     /// Index of the current partition.
     partition: usize,
-    /// The last key of it that was written.
+    /// The last key of the current partition that was written.
     after: Option<Key>,
-    /// Whether all its keys have been written.
+    /// Whether all keys of the current partition have been written.
     keys_done: bool,
     complete: bool,
 }

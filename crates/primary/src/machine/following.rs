@@ -1,5 +1,5 @@
-//! Replicas other than the home: they apply the history, report how much of it they store, and are
-//! filled.
+//! Replicas other than the home: they apply the history, report how much of it they store, and fill
+//! themselves with values.
 
 use std::collections::VecDeque;
 
@@ -30,8 +30,8 @@ pub(crate) struct Sent {
 pub(crate) struct Staging(Vec<Piece>);
 
 impl Primary {
-    /// Applies the new part of a history that a home sent, or the site with the longest one to a
-    /// new home.
+    /// Applies a new part of the history. It comes from the home; at a new home, it comes from the
+    /// site with the longest history.
     pub(crate) fn on_append(&mut self, now: Now, from: SiteId, index: usize, sent: Sent) {
         let Sent { after, mut entries, epochs, settled, last } = sent;
         if !self.listens_to(from, index) {
@@ -60,7 +60,8 @@ impl Primary {
             replica.filled = true;
             self.record(|| Record::Filled(id));
         }
-        // An empty message brings other news, or requests a report.
+        // The report also answers a message without entries, which contains other news or requests
+        // a report.
         self.report(id, from, false);
     }
 
@@ -94,8 +95,8 @@ impl Primary {
         last
     }
 
-    /// Whether a replica accepts data from a site: from its home, or as a new home from all sites
-    /// that it asks.
+    /// Returns whether a replica accepts data from a site. A follower accepts data of its home. A
+    /// new home accepts data of all sites that it asks.
     pub(crate) fn listens_to(&self, site: SiteId, index: usize) -> bool {
         let replica = &self.replicas[index];
         match replica.role {
@@ -105,7 +106,7 @@ impl Primary {
         }
     }
 
-    /// Sends a site how much of a partition's history is stored here.
+    /// Reports to a site how much of a partition's history is stored here.
     pub(crate) fn report(&mut self, partition: PartitionId, to: SiteId, asks: bool) {
         let Some(index) = self.index_of(partition) else { return };
         if to != self.config.address.site {
@@ -114,9 +115,9 @@ impl Primary {
         }
     }
 
-    /// Takes a piece of a partition's values; with the last one they replace the present values.
-    /// All pieces are recorded then: if a checkpoint began between two of them, the first would be
-    /// lost.
+    /// Takes a piece of a partition's values. With the last piece, the values replace the present
+    /// ones, and all pieces are recorded together: if a checkpoint began between two records of
+    /// pieces, the first piece would be lost.
     pub(crate) fn on_piece(&mut self, now: Now, from: SiteId, index: usize, piece: Piece) {
         if !self.listens_to(from, index) || piece.applied <= self.replicas[index].history.applied {
             self.ignored += 1;
@@ -138,12 +139,13 @@ impl Primary {
         }
         match self.replicas[index].role {
             Role::Gathering(_) => self.gather(now, index, true),
-            // The home may have more already.
+            // The home may have more updates already.
             _ => self.report(id, from, true),
         }
     }
 
-    /// Empties a replica of a joining site: it may have updates that only the former home had.
+    /// Empties a replica of a joining site, because it may have updates that otherwise only the
+    /// former home had.
     pub(crate) fn begin_anew(&mut self, index: usize) {
         let replica = &mut self.replicas[index];
         if replica.history.applied == 0 && replica.staging.is_none() && !replica.filled {
@@ -162,8 +164,8 @@ impl Replica {
         (self.filled, self.staging) = (false, None);
     }
 
-    /// Takes a piece if it is the next one. With the last piece the values are replaced, the
-    /// staging ends, and the pieces are returned.
+    /// Takes a piece if it is the next one. After the last piece, replaces the values, ends the
+    /// staging and returns the pieces.
     pub(crate) fn stage(&mut self, piece: Piece) -> Option<Vec<Piece>> {
         if piece.place == 0 {
             self.staging = Some(Staging(Vec::new()));
@@ -191,7 +193,7 @@ impl History {
     }
 
     /// Replaces the values by those at an index. When a journal is replayed, the partition may come
-    /// from a checkpoint with later updates: these stay.
+    /// from a checkpoint with later updates, which stay.
     fn replace(&mut self, pieces: &[Piece]) {
         let Some(Piece { applied, end: Some(end), .. }) = pieces.last() else { return };
         self.store.remove_until(*applied);

@@ -1,4 +1,4 @@
-//! A home: orders updates, sends them to all sites, and takes partitions over.
+//! A home: orders updates, sends them to all sites, and takes over partitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::record::Record;
 
 /// Number of entries in one message.
 const ENTRIES: usize = 256;
-/// Number of entries that may be under way to a site.
+/// Number of entries that may be in transit to a site.
 const WINDOW: u64 = 4096;
 /// Factor by which values may take longer than entries before they are sent again.
 const PIECES_RETRY: u32 = 10;
@@ -31,13 +31,14 @@ pub(crate) struct Home {
 /// A home's knowledge of one site.
 #[derive(Clone, Copy, Debug, Default)]
 struct Follower {
-    /// Index of its last update, as reported since the present list.
+    /// Index of the site's last update, as it has reported since the present list of sites took
+    /// effect.
     stored: Option<u64>,
-    /// The index of the last entry sent to it.
+    /// The index of the last entry that was sent to the site.
     sent: u64,
-    /// The index from which its last request was answered.
+    /// The index from which the site's last request was answered.
     answered: Option<u64>,
-    /// Time after which the entries sent count as lost.
+    /// Time after which the entries in transit count as lost.
     lost_at: Monotonic,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Gathering {
     applied: BTreeMap<SiteId, u64>,
     /// The index after which it last requested the end of the history.
     taking: Option<u64>,
-    /// When it may send requests again.
+    /// Time when it may send requests again.
     next: Option<Monotonic>,
 }
 
@@ -66,16 +67,16 @@ impl Primary {
         if !answers.is_empty() {
             self.send_to(from, Body::Answers(answers));
         }
-        // The answers are first on the link: a client is not answered that its update is accepted
-        // after it was answered that it is applied.
+        // Sends the answers before the entries, because a client must not receive "accepted" for an
+        // update after it has received "applied".
         for index in ordered {
             self.push(now, index);
         }
     }
 
-    /// Appends an update to its partition's history, unless it is there. Returns `None` if this
-    /// worker is not its home now, or its origin no longer waits for it. The caller must push the
-    /// history.
+    /// Appends an update to its partition's history, unless the history contains it. Returns `None`
+    /// if this worker is not the partition's home now, or the update's origin no longer waits for
+    /// it. The caller must push the history.
     pub(crate) fn order(
         &mut self,
         origin: Address,
@@ -107,8 +108,8 @@ impl Primary {
         Some(Ok(Done { position: self.replicas[index].history.position(), number }))
     }
 
-    /// Returns why an update was rejected before. Forgets rejections that the origin no longer
-    /// waits for.
+    /// Returns the reason for which an update was rejected before. Forgets rejections for which the
+    /// origin no longer waits.
     fn refusal_of(
         &mut self,
         index: usize,
@@ -124,7 +125,7 @@ impl Primary {
         failure
     }
 
-    /// Sends the other sites the entries that they have not been sent.
+    /// Sends the other sites the entries that were not sent to them yet.
     pub(crate) fn push(&mut self, now: Now, index: usize) {
         let sites: Vec<SiteId> = self.others().collect();
         let applied = self.replicas[index].history.applied;
@@ -206,7 +207,7 @@ impl Primary {
         index: usize,
         (applied, asks): (u64, bool),
     ) {
-        // The history of a leaving site may be one that the new home would not take from it.
+        // A leaving site may have a history that the new home would not accept from it.
         let heard = self.listens_to(from, index);
         if let Role::Gathering(gathering) = &mut self.replicas[index].role {
             if !heard {
@@ -219,7 +220,7 @@ impl Primary {
         let last = self.replicas[index].history.applied;
         let Some(follower) = self.follower(index, from) else { return };
         follower.stored = Some(applied.min(last));
-        // The answer to this request is under way: it is sent again only when it counts as lost.
+        // The answer to this request is in transit: it is sent again only when it counts as lost.
         let is_new = follower.answered != Some(applied) || applied >= last;
         let sends_again = asks && (is_new || now.monotonic >= follower.lost_at);
         if sends_again {
@@ -233,7 +234,8 @@ impl Primary {
         }
     }
 
-    /// Determines what f + 1 sites store, and sends it to the others if it has changed.
+    /// Determines the index up to which f + 1 sites store the history, and sends it to the other
+    /// sites if it has changed.
     fn settle(&mut self, now: Now, index: usize) {
         let members: Vec<SiteId> = self.members.members().collect();
         let me = self.config.address.site;
@@ -263,7 +265,8 @@ impl Primary {
         }
     }
 
-    /// Sends again what counts as lost; called at a tick. Returns whether some site lacks entries.
+    /// Sends entries again that count as lost. Must be called at a tick. Returns whether some site
+    /// lacks entries.
     pub(crate) fn replicate(&mut self, now: Now, index: usize) -> bool {
         match self.replicas[index].role {
             Role::Following => return false,
@@ -287,12 +290,12 @@ impl Primary {
         is_missing
     }
 
-    /// Continues a takeover: asks the other sites for their histories, takes the longest, and
-    /// becomes the home when it has that. `is_news` is set after a message.
+    /// Continues a takeover: asks the other sites for the lengths of their histories, requests the
+    /// longest, and becomes the home when it has that. `is_news` is true after a message.
     pub(crate) fn gather(&mut self, now: Now, index: usize, is_news: bool) {
         let me = self.config.address.site;
-        // Asks joining sites, too: one may be a member already, with another list, and have updates
-        // that only the former home had.
+        // Asks joining sites, too: a site may be a member already according to another list, and
+        // may have updates that otherwise only the former home had.
         let asked: Vec<SiteId> =
             self.members.members_and_joining().filter(|site| *site != me).collect();
         let replica = &mut self.replicas[index];

@@ -1,4 +1,4 @@
-//! Clients' updates that wait for their home.
+//! Clients' updates that wait for the home of their key.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ use crate::record::Record;
 const MAX_PENDING: usize = 4096;
 /// Number of update numbers that one record reserves.
 const NUMBERS: u64 = 1024;
-/// Number of bits of an update number below those of the generation.
+/// Number of the lower bits of an update number. The generation is in the bits above.
 const LIFE_SHIFT: u32 = 48;
 
-/// An update that waits.
+/// A client's update that waits.
 #[derive(Debug)]
 struct Pending {
     request: RequestId,
     key: Key,
     update: Update,
-    /// Whether the client has been answered that it is accepted, and the number that the home
-    /// returned.
+    /// Whether the client has received the reply that its update is accepted, and the number that
+    /// the home returned.
     accepted: bool,
     number: Option<i64>,
     sent: Monotonic,
@@ -43,8 +43,8 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Creates an empty set of requests. Numbers of a later generation of the site are greater:
-    /// other sites remember finished updates of an earlier one.
+    /// Creates an empty set of requests. A later generation of the site has greater numbers,
+    /// because other sites remember the finished updates of an earlier one.
     pub(crate) fn new(generation: u32, first: u64) -> Requests {
         let first = u64::from(generation) << LIFE_SHIFT | (first & ((1 << LIFE_SHIFT) - 1));
         Requests { next: first, reserved: first, pending: BTreeMap::new() }
@@ -115,8 +115,8 @@ impl Primary {
         }
     }
 
-    /// Sends updates again whose answer or whose entry has not come, and fails those that have
-    /// waited too long.
+    /// Sends updates again whose answer or entry has not arrived, and fails those that have waited
+    /// too long.
     pub(crate) fn retry_requests(&mut self, now: Now) {
         let (mut again, mut over) = (Vec::new(), Vec::new());
         for (number, pending) in &self.requests.pending {
@@ -160,7 +160,7 @@ impl Primary {
         }
     }
 
-    /// Answers the client whose update has been applied here.
+    /// Answers the client whose update was applied here.
     pub(crate) fn note_applied(&mut self, number: u64, done: Done) {
         if let Some(pending) = self.requests.pending.remove(&number) {
             let done = Done { number: done.number.or(pending.number), ..done };

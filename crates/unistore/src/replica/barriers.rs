@@ -52,8 +52,8 @@ impl Replica {
     }
 
     /// ATTACH (UniStore Alg. 1 l. 51–52), on the causal past. It does not wait for eventual writes.
-    /// It fails if some of them are known to be lost, because later ones of the same site would
-    /// hide that.
+    /// It fails if some eventual writes are known to be lost, because later transactions of the
+    /// same site would hide the loss.
     pub(crate) fn attach(
         &mut self,
         now: Now,
@@ -81,8 +81,8 @@ impl Replica {
             let past = self.with_snapshots(kind, &waiting.pasts);
             match kind {
                 Kind::Barrier => self.wait_for(&past),
-                // The past comes from a client: this site's own transactions in it are stored, or
-                // its time is still to come.
+                // The past comes from a client. This site's own entry needs no request: its
+                // transactions are stored here, or the time is in the future.
                 Kind::Attach => self.wait_for_past(&past.with(self.worker.me, Timestamp::ZERO)),
             }
             self.barriers.waiting.push(waiting);
@@ -179,9 +179,10 @@ impl Replica {
         }
     }
 
-    /// Returns the awaited vector and, for a barrier, also the snapshots of eventual writes: other
-    /// sites show these writes once they store everything in the snapshots. If a part of a snapshot
-    /// is lost with its site, the write is not lost; removing the site makes it visible.
+    /// Returns the vector that a request waits for. For a barrier, it includes the snapshots of
+    /// eventual writes: other sites show these writes once they store everything in the snapshots.
+    /// If a part of a snapshot is lost with its site, the write is not lost; removing the site
+    /// makes it visible.
     fn with_snapshots(&self, kind: Kind, pasts: &Pasts) -> Vector {
         let mut whole = self.awaited(kind, pasts);
         if kind == Kind::Barrier {
@@ -199,11 +200,11 @@ impl Replica {
     fn reached(&self, kind: Kind) -> Vector {
         let uniform_vec = self.worker.dissemination.view.uniform_vec;
         match kind {
-            // Strong transactions survive since they committed (§6.3).
+            // Strong transactions are uniform when they commit (§6.3).
             Kind::Barrier => uniform_vec.with(Origin::Strong, Timestamp::MAX),
-            // This site's own transactions are stored. But the past comes from a client: if it has
-            // a time in this site's future, it was not taken here and must not advance this site's
-            // clocks.
+            // This site stores its own transactions. But the past comes from a client: if it
+            // contains a time in this site's future, it was not taken here. Such a time must not
+            // advance this site's clocks.
             Kind::Attach => uniform_vec.with(
                 self.worker.me,
                 self.worker.clock.last().max(self.worker.dissemination.view.clock),
@@ -221,10 +222,10 @@ impl Replica {
         })
     }
 
-    /// Returns an error if the past contains transactions of a failed site which no reachable site
-    /// stores, and which are lost with it. Waits long enough for forwarding to deliver what is
-    /// stored elsewhere: a site that has been suspected for long may be alive, and other sites may
-    /// just be receiving what the past contains.
+    /// Returns an error if the past contains transactions that are lost with a failed site, because
+    /// no reachable site stores them. Waits long enough for forwarding to deliver transactions that
+    /// other sites store: a site that has been suspected for long may be alive, and other sites may
+    /// be receiving the missing transactions just now.
     fn lost(&self, now: Now, past: &Vector, since: Monotonic) -> Option<CommandError> {
         let patient = now.monotonic.since(since) >= self.worker.config.timing.lost_after;
         if !patient {

@@ -1,8 +1,8 @@
 //! Writing a checkpoint of a replica part by part, while the replica continues.
 //!
-//! Each part has the state after the last record before it. The keys of a partition are listed when
-//! its turn comes. Keys that are added after that are in the records since the begin of the
-//! checkpoint.
+//! Each part contains the effects of all records before it. The keys of a partition are listed when
+//! the checkpoint reaches the partition. Keys that are added later are in the records since the
+//! begin of the checkpoint.
 
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ impl Replica {
             let size = |(_, prepared): &(TxId, Prepared)| prepared.size();
             let prepared = take(&mut checkpoint.prepared, usize::MAX, size);
             let decided = if first { self.coordinator.to_save() } else { Vec::new() };
-            // Folded state does not contain the snapshots on which it was executed, and the last
-            // promise may be older. All snapshots so far are within what is uniform now.
+            // The folded state does not show on which snapshots its transactions were executed, and
+            // the last promise may be older than these. `uniformVec` covers all of them.
             let mut promise = self.promised;
             promise.uniform_vec.join(&self.worker.dissemination.view.uniform_vec);
             let members = self.worker.dissemination.members.clone();
@@ -101,8 +101,8 @@ impl Replica {
         }
         let Some(partition) = self.worker.partitions.get(checkpoint.partition) else {
             if !std::mem::replace(&mut checkpoint.heard, true) {
-                // This comes after the partitions: they have forgotten updates because of the times
-                // that were received before.
+                // This part comes after the partitions, because they have forgotten updates on the
+                // basis of times that were received before.
                 return Some(Part::Heard(self.heard_of.to_save()));
             }
             checkpoint.complete = true;

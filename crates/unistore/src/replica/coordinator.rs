@@ -25,11 +25,11 @@ use crate::record::{Decision, Record};
 use crate::replica::Replica;
 use guarded::Singles;
 
-/// Largest age of an open transaction that has an identifier for certification. For this time, the
-/// groups forget nothing of transactions that are submitted here.
+/// Largest age of an open transaction that has an identifier for certification. While such a
+/// transaction is open, the groups remember all transactions that this worker has submitted since.
 const NAMED: Duration = Duration::from_secs(60);
 
-/// Bytes per second that participants can receive and record at the least.
+/// Least number of bytes per second that a participant is assumed to receive and record.
 const SLOWEST_TRANSFER: usize = 16 << 20;
 
 /// Transactions that this worker coordinates.
@@ -38,8 +38,8 @@ pub(crate) struct Coordinator {
     worker: u8,
     started: u64,
     open: BTreeMap<TxId, Transaction>,
-    /// Commits that some participant has not confirmed yet. Aborted transactions are not kept:
-    /// participants take an unknown transaction as aborted.
+    /// Commits that some participant has not confirmed yet. Aborted transactions are not kept,
+    /// because the coordinator answers a question about an unknown transaction with ABORT.
     decided: BTreeMap<TxId, SentDecision>,
     singles: Singles,
 }
@@ -52,13 +52,15 @@ pub(crate) struct Transaction {
     local_dependency: Timestamp,
     /// `wbuff[tid]`: one canonical effect per key.
     writes: BTreeMap<Key, Effect>,
-    /// Operations on eventual spaces, which are repeated on the latest state at commit, each as a
-    /// transaction of its own; and their effects so far, for the transaction's own reads.
+    /// Operations on eventual spaces. At commit, each is executed again on the latest state, as a
+    /// transaction of its own.
     eventual: Vec<(Key, Op)>,
+    /// Effects of these operations so far, for the transaction's own reads.
     eventual_writes: BTreeMap<Key, Effect>,
-    /// Guards that must promise before it commits.
+    /// Guards that must promise before the transaction commits.
     guards: Guarded,
-    /// Bytes that it will write. If it is to be certified, the keys of all its accesses count, too.
+    /// Number of bytes that the transaction will write. If it is strong, the keys of all its
+    /// accesses count, too.
     held: usize,
     /// Number of its operations so far.
     operations: usize,
@@ -66,10 +68,10 @@ pub(crate) struct Transaction {
     began: Monotonic,
     last_active: Monotonic,
     preparing: Option<Preparing>,
-    /// Accesses so far, if it is to be certified.
+    /// Accesses so far; `None` if the transaction is not strong.
     accesses: Option<Accesses>,
-    /// Identifier by which it will be certified, if its client has asked for it, and the time of
-    /// that request.
+    /// Identifier by which the transaction will be certified, and the time when its client
+    /// requested the identifier; `None` if the client has not requested it.
     name: Option<(TransactionId, Monotonic)>,
 }
 
@@ -109,7 +111,7 @@ impl WorkerPart {
     }
 }
 
-/// A commit, and the time when it was last sent to the participants; `None` after a restart.
+/// A commit, with the time when it was last sent to the participants (`None` after a restart).
 #[derive(Debug)]
 struct SentDecision {
     decision: Decision,
@@ -179,12 +181,14 @@ impl Coordinator {
 }
 
 impl Transaction {
-    /// Returns the identifier by which it will be certified, if it has one.
+    /// Returns the identifier by which the transaction will be certified, if its client has
+    /// requested one.
     pub(crate) fn name(&self) -> Option<TransactionId> {
         self.name.map(|(tid, _)| tid)
     }
 
-    /// Returns whether its client has been idle for too long, or has left it open for too long.
+    /// Returns whether the client has been idle for too long, or the transaction has been open for
+    /// too long.
     fn is_overdue(&self, now: Monotonic, timing: &Timing) -> bool {
         now.since(self.last_active) >= timing.idle_transaction_timeout
             || now.since(self.began) >= timing.max_transaction_age
@@ -196,7 +200,8 @@ impl Transaction {
         (self.snap_vec, self.writes, self.accesses.unwrap_or_default())
     }
 
-    /// Drops its writes and its identifier, and keeps its reads. Returns the identifier.
+    /// Drops the transaction's writes and its identifier, and keeps its reads. Returns the
+    /// identifier.
     fn drop_writes(&mut self) -> Option<TransactionId> {
         self.writes.clear();
         self.eventual.clear();
@@ -214,8 +219,8 @@ impl Transaction {
         self.local_dependency = self.snap_vec[local];
     }
 
-    /// Returns the limit of strong transactions that it exceeds, or that an operation of
-    /// `operation` bytes exceeds by itself.
+    /// Returns the limit of strong transactions that this transaction exceeds, or that an operation
+    /// of `operation` bytes exceeds by itself.
     fn exceeds(&self, limits: &StrongLimits, operation: usize) -> Option<StrongLimit> {
         self.accesses.as_ref()?;
         if self.operations > limits.operations {
@@ -238,7 +243,8 @@ impl Transaction {
             }
             Entry::Vacant(own) => (0, key.len() + own.insert(effect).size()),
         };
-        // Operations on eventual spaces are counted separately, and share the values.
+        // The operations on eventual spaces are counted when they begin. Their effects share the
+        // values.
         if level != Level::Eventual {
             self.held = (self.held + after).saturating_sub(before);
         }
@@ -388,14 +394,15 @@ impl Replica {
         Response::Operated(result)
     }
 
-    /// Aborts the transaction: without the operation it would not do what its client has asked for.
+    /// Aborts the transaction, because without the operation it would not do what its client has
+    /// requested.
     fn give_up_large(&mut self, tx: TxId, error: CommandError) -> Response {
         self.abort(tx);
         Response::Failed(error)
     }
 
-    /// COMMIT_STRONG (UniStore Alg. 3 l. 1–3) with an empty write buffer. A client that asks for
-    /// the outcome by the transaction's earlier identifier gets the answer that it aborted.
+    /// COMMIT_STRONG (UniStore Alg. 3 l. 1–3) with an empty write buffer. The transaction's former
+    /// identifier then stands for an aborted transaction, for clients that ask for its outcome.
     pub(crate) fn certify(&mut self, now: Now, request: RequestId, tx: TxId, claim: Option<Claim>) {
         let transaction = self.open_transaction(tx).filter(|open| open.outstanding == 0);
         if let Some(tid) = transaction.and_then(Transaction::drop_writes) {
@@ -416,8 +423,8 @@ impl Replica {
         }
         if transaction.accesses.is_some() {
             let snap_vec = transaction.snap_vec;
-            // The promise must hold for this transaction's snapshot, too, so it comes before the
-            // removal.
+            // The promise must cover this transaction's snapshot, so it is recorded while the
+            // transaction is open.
             let until = self.latest_vote(now, &snap_vec);
             let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
             return self.commit_strong(now, request, tx, transaction, until, claim);
@@ -482,9 +489,9 @@ impl Replica {
         }
     }
 
-    /// Sends PREPARE to every involved worker (UniStore Alg. 1 l. 29). It contains the operations
-    /// on eventual spaces: if they were sent later, a crash could lose them after the client has
-    /// got its response.
+    /// Sends PREPARE to every involved worker (UniStore Alg. 1 l. 29). PREPARE contains the
+    /// operations on eventual spaces: if the coordinator sent them later, a crash could lose them
+    /// after the client has received its response.
     fn prepare(
         &mut self,
         now: Now,
@@ -636,8 +643,8 @@ impl Replica {
         }
     }
 
-    /// Answers clients with an error when participants do not confirm a decision in the time that
-    /// it takes to repeat it.
+    /// Fails the requests of clients whose participants have not confirmed a decision although it
+    /// was repeated.
     pub(crate) fn give_up_confirmations(&mut self, now: Now) {
         let patience = self.worker.config.timing.prepare_timeout * 4;
         let mut overdue = Vec::new();
@@ -718,7 +725,7 @@ impl Replica {
         self.coordinator.open.get_mut(&tx).filter(|transaction| transaction.preparing.is_none())
     }
 
-    /// Returns the partitions of the writes for the trace; empty without one.
+    /// Returns the partitions of the writes for the trace; empty if there is no trace.
     fn partitions_of<'a>(&self, writes: impl IntoIterator<Item = &'a Write>) -> Vec<PartitionId> {
         if !self.worker.config.trace {
             return Vec::new();

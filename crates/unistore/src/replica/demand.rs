@@ -1,12 +1,12 @@
 //! Progress on demand: a worker that waits for idle workers asks them for their progress.
 //!
-//! A vector is wanted as long as `uniformVec` does not cover it: the commit vector of every update
-//! that is stored here, the snapshot of a strong transaction, the past that a client waits for. The
-//! entries of a site's vectors are those of its slowest worker, so this worker asks the other
-//! workers of the site as soon as it wants something ([`Message::Wanted`]). They answer at once,
-//! each by an immediate tick: it records a promise, sends heartbeats to the siblings, and sends
-//! `knownVec` up the tree. Workers of another site are asked if what they should have sent does not
-//! arrive.
+//! A worker *wants* a vector while `uniformVec` does not cover it. It wants the commit vector of
+//! every update that is stored here, the snapshot of every strong transaction, and every past that
+//! a client waits for. The entries of a site's vectors are those of its slowest worker, so this
+//! worker asks the other workers of the site as soon as it wants something ([`Message::Wanted`]).
+//! They answer at once, each by an immediate tick: it records a promise, sends heartbeats to the
+//! siblings, and sends `knownVec` up the tree. The worker asks workers of another site if the
+//! messages that they should have sent do not arrive.
 //!
 //! See `docs/decisions/0024-progress-on-demand.md`.
 
@@ -28,8 +28,8 @@ const AT_ONCE: u8 = 4;
 /// that serves all of them.
 const FEW: u32 = 4;
 
-/// Largest distance of wanted times from a worker's clock, since the clocks of other sites may be
-/// ahead.
+/// Largest time by which a wanted time may be ahead of this worker's clock, because the clocks of
+/// other sites may be ahead.
 const MOST_AHEAD: Duration = Duration::from_secs(1);
 
 /// Vectors that one worker waits for, and its requests to others.
@@ -37,9 +37,11 @@ const MOST_AHEAD: Duration = Duration::from_secs(1);
 pub(crate) struct Demand {
     /// Requests here or elsewhere wait until `uniformVec` covers this.
     wanted: Vector,
-    /// The other workers of the site have been asked up to here, or have asked themselves.
+    /// Vector up to which this worker has asked the other workers of the site, or they have asked
+    /// it.
     asked: Vector,
-    /// Whether possibly only this worker wants it, so that other sites are asked without delay.
+    /// Whether other sites may not know that the vector is wanted, so that they are asked without
+    /// delay.
     afar: bool,
     /// Time when workers of other sites were last asked, or when the wait for their regular
     /// messages began.
@@ -87,8 +89,8 @@ impl Demand {
         news
     }
 
-    /// Bounds wanted times: future times cannot be asked for, and a token may contain any time.
-    /// Requests with later times wait for regular ticks.
+    /// Bounds wanted times, because workers cannot report future times, and a token may contain any
+    /// time. Requests with later times wait for regular ticks.
     pub(crate) fn bound(&mut self, latest: Timestamp) {
         for vec in [&mut self.wanted, &mut self.asked] {
             for origin in Origin::all(vec.entries().len()) {
@@ -109,7 +111,7 @@ impl Demand {
         }
     }
 
-    /// Returns whether an entry below the wanted one has grown.
+    /// Returns whether an entry has grown that was below the wanted one.
     pub(crate) fn is_served(&self, before: &Vector, after: &Vector) -> bool {
         Origin::all(self.wanted.entries().len())
             .any(|origin| before[origin] < self.wanted[origin] && before[origin] < after[origin])
@@ -141,8 +143,8 @@ impl Demand {
         (self.at_once, self.stored) = (false, 0);
     }
 
-    /// Clears what is wanted after a long time without activity: the rest will come when its site
-    /// is reachable again.
+    /// Clears what is wanted after a long time without activity. The missing transactions arrive
+    /// when their site is reachable again.
     pub(crate) fn give_up(&mut self) {
         let zero = Vector::zero(self.wanted.entries().len());
         (self.wanted, self.asked) = (zero, zero);
@@ -163,7 +165,8 @@ impl Replica {
         self.wait_for(&nothing.with(Origin::Strong, strong));
     }
 
-    /// Hurries a tick if a decided transaction had held `knownVec` below the wanted entry.
+    /// Makes a tick due at once if a decided transaction had held `knownVec` below the wanted
+    /// entry.
     pub(crate) fn release_known_vec(&mut self) {
         let known = self
             .worker
@@ -184,7 +187,8 @@ impl Replica {
     }
 
     /// Asks the other workers of this site for everything that is newly wanted. The request
-    /// contains this worker's clocks, so that theirs do not hold `knownVec` back.
+    /// contains this worker's clocks: the receivers advance theirs, so that a slow clock does not
+    /// hold `knownVec` back.
     pub(crate) fn ask_for_progress(&mut self, now: Now) {
         if !self.worker.config.keeps(Rule::AskForProgress) {
             return;
@@ -228,8 +232,8 @@ impl Replica {
                     asked.insert(self.worker.config.topology.owner(site, partition.id));
                 }
             }
-            // A leader sends strong history as soon as something was decided, which takes a round
-            // trip.
+            // A leader sends strong history as soon as a transaction is decided, which takes a
+            // round trip.
             if self.demand.afar
                 && let Some(leader) = self.strong_leader(partition.id)
                 && self.demand.lacks(Origin::Strong, partition.known_vec.strong)
@@ -238,7 +242,7 @@ impl Replica {
             }
         }
         asked.remove(&self.worker.config.address);
-        // Other sites do not need times of this one.
+        // Other sites do not need the clocks of this one.
         let (upto, none) = (self.demand.wanted, Timestamp::ZERO);
         for to in asked {
             let message = Message::Wanted { upto, clock: none, strong_clock: none, afar: false };
@@ -281,8 +285,8 @@ impl Replica {
         self.demand.asked_at.is_some_and(recent)
     }
 
-    /// At a leader: completes strong history up to what is wanted, if no transaction can come
-    /// before.
+    /// At a leader: completes the strong history up to the wanted time, if no transaction can
+    /// precede that time.
     pub(crate) fn complete_on_demand(&mut self, now: Now) {
         let lacks = |strong: Timestamp| self.demand.lacks(Origin::Strong, strong);
         if self.worker.partitions.iter().any(|partition| lacks(partition.known_vec.strong)) {

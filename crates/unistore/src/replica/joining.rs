@@ -36,20 +36,21 @@ const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(20);
 /// Least and largest time without a message after which a donor is replaced, if there is another.
 const GIVE_UP: Duration = Duration::from_secs(5);
 const GIVE_UP_AT_LAST: Duration = Duration::from_secs(320);
-/// Amount, as a time, by which pieces may come faster than the rate allows, so that they need not
-/// wait for a tick.
+/// Time by which requests may be earlier than the rate allows, so that they need not wait for a
+/// tick.
 const BURST: Duration = Duration::from_millis(20);
 
 /// Progress of a joining worker.
 #[derive(Debug)]
 pub(crate) struct Joining {
-    /// Join of the snapshots with which partitions were filled: older versions of keys cannot be
+    /// Join of the snapshots with which partitions were filled. Older versions of keys cannot be
     /// read.
     pub(crate) base_vec: Vector,
     attempts: Vec<Attempt>,
     /// Number of donors that were given up, which selects the next donor.
     failed: usize,
-    /// Time without a message after which a donor is replaced, whatever the pace.
+    /// Time without a message after which a donor is replaced, even if the pace suggests a shorter
+    /// one.
     patience: Duration,
     /// Time before which no pieces are requested, so that the rate is kept.
     not_before: Monotonic,
@@ -68,7 +69,7 @@ struct Attempt {
     at: TransferPosition,
     /// Number of items of the partition, once the donor has sent it.
     items: Option<u64>,
-    /// Whether there are pieces to acknowledge to the donor.
+    /// Whether pieces have arrived that are not acknowledged to the donor yet.
     news: bool,
     /// Times of the last message to and from the donor.
     sent: Monotonic,
@@ -101,7 +102,7 @@ pub struct Progress {
     pub current: f64,
     /// Approximate number of bytes that have arrived since the worker started.
     pub bytes: u64,
-    /// A site that sends them.
+    /// A site that sends data to this worker.
     pub donor: Option<SiteId>,
 }
 
@@ -140,8 +141,8 @@ impl Joining {
 }
 
 impl Attempt {
-    /// Returns the time after which the same pieces are requested again. On a slow link, the
-    /// requested pieces are still in transit before that.
+    /// Returns the time after which the same pieces are requested again. Before that, the requested
+    /// pieces may still be in transit on a slow link.
     fn patience(&self, pace: &Pace) -> Duration {
         let patience = ASK_AGAIN.max(pace.round * 4) * (1 << self.repeated.min(4));
         patience.min(ASK_AGAIN_AT_LAST)
@@ -164,8 +165,8 @@ impl Pace {
         }
     }
 
-    /// Ends the round when nothing is in transit: the time until the next request does not depend
-    /// on the link.
+    /// Ends the round when nothing is in transit, because the time until the next request does not
+    /// depend on the link.
     fn pause(&mut self) {
         (self.began, self.bytes) = (None, 0);
     }
@@ -211,8 +212,8 @@ impl Joining {
         }
     }
 
-    /// Replaces donors that have sent nothing for long. The time doubles with each replacement, so
-    /// that a slow link succeeds in the end. A donor without an alternative is kept.
+    /// Replaces donors that have sent nothing for long. The timeout doubles with each replacement,
+    /// so that a slow link succeeds in the end. A donor without an alternative is kept.
     fn replace_silent_donors(&mut self, worker: &mut Worker, now: Now) {
         let members = &worker.dissemination.members;
         let Joining { attempts, failed, patience, pace, .. } = self;
@@ -296,8 +297,8 @@ impl Joining {
             return None;
         }
         (attempt.at, attempt.news, attempt.repeated) = (*next, true, 0);
-        // The next piece may take as long, but should not have to wait for as long as a cut link
-        // once took.
+        // The next piece may take as long as this one. A longer timeout, for example from the time
+        // of a cut link, is shortened.
         self.patience = GIVE_UP.max(now.monotonic.since(attempt.heard) * 2);
         attempt.heard = now.monotonic;
         let bytes = weight(chunk);
@@ -309,7 +310,8 @@ impl Joining {
         Some(Accepted { place, index, complete: items == next.items })
     }
 
-    /// Acknowledges a piece to its donor, which sends the next, or begins another partition.
+    /// Acknowledges a piece to its donor, which then sends the next ones. After the last piece of a
+    /// partition, begins another partition.
     fn go_on(&mut self, worker: &mut Worker, now: Now, accepted: Accepted) {
         if !accepted.complete {
             return self.ask(worker, now, accepted.place);
@@ -398,7 +400,7 @@ impl Replica {
         }
     }
 
-    /// Empties all partitions, because nothing that they were filled with can be used.
+    /// Empties all partitions, because the data with which they were filled cannot be used.
     pub(crate) fn begin_filling_anew(&mut self) {
         let nothing = Vector::zero(self.worker.config.topology.sites());
         self.joining = Joining::new(nothing);

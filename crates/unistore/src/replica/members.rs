@@ -31,8 +31,7 @@ impl Replica {
         change: Change,
     ) -> Result<(), MemberError> {
         let members = self.worker.dissemination.members.changed(self.worker.me, site, change)?;
-        // Its generation must be a new one, and only all sites together know all of its
-        // generations.
+        // The site needs a new generation, and only all sites together know all of its generations.
         if change == Change::Add
             && let Some(other) = self.worker.dissemination.not_agreed()
         {
@@ -79,15 +78,15 @@ impl Replica {
     }
 
     /// Applies new statuses of sites. `knows` returns, for the index of a partition, whether the
-    /// partition comes from a checkpoint that contains this change already. The data that such a
-    /// partition holds after the end of a generation belongs to the next generation.
+    /// partition was loaded from a checkpoint that contains this change already. Data of such a
+    /// partition after the end of a generation belongs to the next generation.
     pub(crate) fn set_members(&mut self, members: Members, knows: impl Fn(usize) -> bool) {
         let before = std::mem::replace(&mut self.worker.dissemination.members, members.clone());
         if let Some(others) = &mut self.others {
-            // They have not seen this list.
+            // The other protocols have not received this list.
             others.completed = false;
         }
-        // All workers of a site that has joined begin after its former generations.
+        // The clocks of all workers of a site that has joined begin after its former generations.
         for gap in members.gaps(self.worker.me) {
             self.worker.clock.observe(gap.end);
         }
@@ -108,8 +107,9 @@ impl Replica {
                 }
                 self.worker.trace(|| Event::Closed { site, gap: *gap });
             }
-            // Another member may have received more of its history and lost it in a crash, or data
-            // that is kept may depend on more.
+            // Another member may have received more of the site's history and lost it in a crash,
+            // or data that is kept may depend on more of it. The history therefore counts as
+            // complete up to the end of the gap.
             if let Some(gap) = members.open_gap(site) {
                 for partition in
                     self.worker.partitions.iter_mut().filter(|partition| partition.filled)
@@ -130,8 +130,8 @@ impl Replica {
         self.set_groups();
     }
 
-    /// Returns whether a message of another site's replica is valid now: it must come from the
-    /// current generation of a member. Statuses of sites are accepted from every site.
+    /// Returns whether a message of another site's replica is valid now: the current generation of
+    /// a member must have sent it. Statuses of sites are accepted from every site.
     pub(super) fn admits(
         &mut self,
         now: Now,

@@ -37,7 +37,8 @@ pub(crate) struct Participant {
 #[derive(Debug)]
 struct Waiting {
     prepared: Prepared,
-    /// Time of the last request for the decision, or of the prepare; `None` after a restart.
+    /// Time of the last request for the decision, or of the prepare if there was no request; `None`
+    /// after a restart.
     asked: Option<Monotonic>,
 }
 
@@ -109,8 +110,8 @@ impl Participant {
         self.prepared.iter().map(|(tx, waiting)| (*tx, waiting.prepared.clone())).collect()
     }
 
-    /// Restores a transaction that was prepared before a restart. Its coordinator will be asked
-    /// soon.
+    /// Restores a transaction that was prepared before a restart. The worker soon asks the
+    /// coordinator for the decision.
     pub(crate) fn restore(&mut self, tx: TxId, prepared: Prepared) {
         self.prepared.insert(tx, Waiting { prepared, asked: None });
     }
@@ -225,7 +226,7 @@ impl Replica {
             return None;
         }
         let arrived = self.worker.partitions[index].arrived;
-        // Only the outcome counts: the operation is repeated at commit.
+        // Only the outcome is used, because the operation is executed again at commit.
         let snap_vec = if eventual { &arrived } else { snap_vec };
         let (result, dependency) =
             self.worker.partitions[index].read(key, snap_vec, own, |view| execute(op, view));
@@ -290,7 +291,7 @@ impl Replica {
             let eventual = prepared.eventual.into_iter();
             let eventual: Vec<_> =
                 eventual.filter_map(|(key, op)| self.execute_eventual(now, &key, &op)).collect();
-            // All are in one record, so that a restart cannot execute any of them twice.
+            // One record contains all of them, so that a restart cannot execute any of them twice.
             self.worker.record(|| Record::Committed(tx, ts, eventual.clone()));
             self.end_guards(tx, true);
             for (partition, update) in &eventual {
@@ -304,9 +305,10 @@ impl Replica {
         self.resolve(coordinator, tx);
     }
 
-    /// Returns whether a prepared transaction may commit at this time: the time is not below its
-    /// prepare time and not that of another transaction, and its guards have promised. A
-    /// transaction that is not prepared any more has committed before.
+    /// Returns whether a transaction may commit at this time. The time must not be below the
+    /// prepare time or be the time of another transaction, and the guards must have promised. Also
+    /// returns true for a transaction that is not prepared any more, because it has committed
+    /// before.
     fn can_commit(&self, tx: TxId, ts: Timestamp) -> bool {
         let Some(Waiting { prepared, .. }) = self.participant.prepared.get(&tx) else {
             return true;
@@ -328,10 +330,10 @@ impl Replica {
         self.worker.send(coordinator, Message::Resolved { tx, until });
     }
 
-    /// Executes an operation of a transaction that commits on the latest state of an eventual
-    /// space, as a transaction of its own. Returns its update, if there is one, which the caller
-    /// records and then traces. Failures are not reported, because the client has got the outcomes
-    /// on the transaction's snapshot.
+    /// Executes an operation of a committing transaction on the latest state of an eventual space,
+    /// as a transaction of its own. Returns its update, if there is one, which the caller records
+    /// and then traces. Failures are not reported, because the client has already received the
+    /// outcomes on the transaction's snapshot.
     pub(crate) fn execute_eventual(
         &mut self,
         now: Now,
@@ -342,7 +344,8 @@ impl Replica {
         let index = self.worker.index_of(id)?;
         let snap_vec = self.worker.partitions[index].arrived;
         let (clock, site) = (&mut self.worker.clock, self.worker.me);
-        // Other sites need every operation on an eventual space.
+        // The replica keeps every update of an eventual space in memory, because other sites need
+        // it.
         let passing = None::<fn(PassingUpdate<'_>)>;
         let done = self.worker.partitions[index].execute(
             key,
@@ -362,8 +365,8 @@ impl Replica {
         Some((id, update))
     }
 
-    /// Traces an eventual write. Must come after its record: if a crash loses the record, it also
-    /// undoes the events that are traced after it.
+    /// Traces an eventual write. Must be called after the write is recorded: if a crash loses the
+    /// record, it also undoes the events that are traced after the record.
     pub(crate) fn trace_eventual(&mut self, partition: PartitionId, update: &Update) {
         let (dot, snap_vec) = (update.dot, update.snap_vec);
         self.worker.trace(|| Event::Stored { partition, dot });
@@ -371,8 +374,7 @@ impl Replica {
         self.worker.trace(|| Event::Committed { cause, dot, snap_vec, partitions, eventual: true });
     }
 
-    /// Handles the abort of a transaction by its coordinator, which may also not know the
-    /// transaction.
+    /// Handles the message of a coordinator that has aborted a transaction or does not know it.
     pub(crate) fn on_abort(&mut self, now: Now, coordinator: Address, tx: TxId) {
         if self.participant.take(tx).is_some() {
             self.worker.record(|| Record::Aborted(tx));
@@ -411,8 +413,8 @@ impl Replica {
         groups.into_iter().map(|(id, writes)| (id, update(writes))).collect()
     }
 
-    /// Asks for overdue decisions, so that no transaction stays prepared for ever, even if a
-    /// message of the coordinator was lost with its process.
+    /// Requests overdue decisions, so that no transaction stays prepared for ever: a decision that
+    /// the coordinator sent may have been lost when its process failed.
     pub(crate) fn ask_for_decisions(&mut self, now: Now) {
         let patience = self.worker.config.timing.prepare_timeout * 2;
         let mut overdue = Vec::new();
@@ -443,10 +445,10 @@ impl Replica {
         }
     }
 
-    /// Answers reads that have waited too long with an error. Transactions that a client has seen
-    /// at another site, and strong ones, may not arrive while this site is disconnected.
+    /// Fails reads that have waited too long. While this site is disconnected, the transactions
+    /// that a client has seen at another site may not arrive, and neither may strong ones.
     pub(crate) fn give_up_parked(&mut self, now: Now) {
-        // This must come before other workers time out waiting for this one.
+        // Other workers wait for this one, so it must fail the reads before their timeouts.
         let patience = self.worker.config.timing.strong_timeout * 4 / 5;
         for Parked { since, read } in std::mem::take(&mut self.participant.parked) {
             if now.monotonic.since(since) < patience {

@@ -74,7 +74,8 @@ impl Replica {
             }
         }
         if behind {
-            // The rest is sent soon, and not only for those partitions that come first.
+            // Sends the rest soon, and begins with another partition each time, so that none is
+            // always last.
             self.worker.note_activity(now);
             self.first_to_send += 1;
         }
@@ -108,14 +109,15 @@ impl Replica {
         let partition = &mut self.worker.partitions[index];
         let reached = partition.global_matrix[dest.index()][origin];
         let sent = &mut partition.sent[dest.index()][origin];
-        // Updates that are forgotten here are stored at every site. A receiver that lacks them is
-        // not a correct replica of this history, and must not take the following range as
-        // continuing its own.
+        // Every site has stored the updates that are forgotten here. A receiver that lacks some of
+        // them has lost data. The range begins after them, so that the receiver does not take it
+        // for the continuation of its own history.
         *sent = (*sent).max(reached).max(partition.committed[origin].forgotten());
         let prev = *sent;
         let known = partition.known_vec[origin];
-        // Own heartbeats are sent even when the clock has run ahead of the wall clock and stands
-        // still: without them a receiver would not notice that it has missed updates.
+        // Sends heartbeats of its own history even while the clock stands still because it has run
+        // ahead of the wall clock: without them, a receiver would not notice that it has missed
+        // updates.
         let own = match origin {
             Origin::Site(site) => site == self.worker.me,
             Origin::Strong => true,
@@ -174,8 +176,8 @@ impl Replica {
                 if self.worker.dissemination.members.status(site) == SiteStatus::Leaving
                     && !self.worker.partitions[index].agreed[from.site.index()] =>
             {
-                // The sender had not received the removal yet, and may have forgotten the updates
-                // since then.
+                // The sender did not know of the removal when it sent this range, and may have
+                // forgotten the updates since then.
                 return self.worker.reach(rare::IGNORES_UNINFORMED);
             }
             Origin::Strong
@@ -236,7 +238,8 @@ impl Replica {
         }
     }
 
-    /// Records the known time of a leaving site, which must not be forgotten.
+    /// Records the known time of a leaving site. Other sites rely on it, so it must survive a
+    /// restart.
     pub(crate) fn keep_known(&mut self, index: usize, site: SiteId) {
         if self.worker.dissemination.members.status(site) == SiteStatus::Leaving {
             let (id, known) =
@@ -280,8 +283,8 @@ impl Replica {
             && self.worker.is_origin(origin)
         {
             if known < self.worker.partitions[index].committed[origin].forgotten() {
-                // Every site has stored it, or it would not be forgotten here. No site can send it
-                // again.
+                // Every site has stored the missing updates, or they would not be forgotten here.
+                // No site can send them again.
                 self.lacking.note(now, from);
                 self.worker.trace(|| Event::Lacks { worker: from, partition, origin, known });
             }
@@ -292,8 +295,8 @@ impl Replica {
             let partition = &mut self.worker.partitions[index];
             let sent = &mut partition.sent[site.index()][origin];
             *sent = (*sent).min(known);
-            // After a restart, the sibling's `knownVec` may be less than it was before: times
-            // without updates are lost.
+            // After a restart, the sibling's `knownVec` may be less than before, because times
+            // without updates are not recorded.
             let reached = &mut partition.global_matrix[site.index()][origin];
             *reached = (*reached).min(known);
         }
@@ -355,7 +358,7 @@ impl Replica {
         self.worker.dissemination.on_whole_site(subtree);
         let members = self.worker.dissemination.members.clone();
         let known = self.worker.dissemination.known_members();
-        // A site that has not been let in yet has no state that other sites need.
+        // A site that is not a member yet has no state that other sites need.
         let me = self.worker.me;
         if let Some((stable_vec, floor, ceiling)) = self.worker.dissemination.stable_vec()
             && members.generation(me) == self.worker.config.generation
@@ -385,13 +388,14 @@ impl Replica {
             let completed = !self.worker.config.keeps(Rule::GoneWhenCompleted)
                 || self.worker.dissemination.not_completed((*site, *generation)).is_none();
             let members = match members.status(*site) {
-                // The cut is the least time of all partitions, because partitions may have only
-                // parts of what is after it.
+                // The cut is the least time of all partitions, because some partitions may have
+                // only a part of the history after it.
                 SiteStatus::Leaving if agreed && completed && !gone => {
                     members.closed(*site, Gap { cut: *least, end: *most })
                 }
-                // Another removed site had more of its history, which is lost with that site. A
-                // site that joins must have received the end of the gap before.
+                // Another removed site had more of this site's history. That part is lost together
+                // with the other site. The end of the gap must have arrived at a site before the
+                // site joins.
                 SiteStatus::Gone if *gone => members.ended_at(*site, *most),
                 _ => continue,
             };
@@ -407,8 +411,8 @@ impl Replica {
         }
     }
 
-    /// Returns the leaving sites of whose history every member has the same part as this worker, so
-    /// that no member can get more of it; and the sites that are removed or join again.
+    /// Returns the leaving sites whose history no member can extend, because every member has the
+    /// same part of it as this worker; and the sites that are removed or join again.
     fn converged(&self) -> Vec<Converged> {
         let members = &self.worker.dissemination.members;
         if members.members().count() == members.sites() {
@@ -452,9 +456,9 @@ impl Replica {
         if members.is_member(self.worker.me) { converged.collect() } else { Vec::new() }
     }
 
-    /// Returns an upper bound of the strong timestamps that members may have voted for, for
-    /// coordinators whose messages no member accepts any more. `None` until all have reported
-    /// theirs for the current list of members.
+    /// Returns an upper bound of the strong timestamps of votes that members may have given to
+    /// coordinators whose messages no member accepts any more. `None` until all members have
+    /// reported their bounds for the current list of members.
     fn latest_voted(&self, others: &[SiteId]) -> Option<Timestamp> {
         let mut voted = self.strong.service.clock();
         for partition in &self.worker.partitions {
@@ -468,8 +472,8 @@ impl Replica {
         Some(voted)
     }
 
-    /// Covers the strong transactions that this site has submitted in its former generations and
-    /// that may still commit.
+    /// Raises the ceiling so that it covers the strong transactions that this site has submitted in
+    /// its former generations and that may still commit.
     fn cover_former_generations(&mut self) {
         if self.former_generations_covered
             || !self.worker.dissemination.members.is_member(self.worker.me)
@@ -552,8 +556,8 @@ impl Replica {
         self.promise(now, clock, clock);
     }
 
-    /// Promises not to restart below `ts`. Must be called before a time of this worker, or derived
-    /// from it, is sent.
+    /// Promises not to restart below `ts`. Must be called before the worker sends a time of its
+    /// own, or one derived from it.
     pub(crate) fn promise_past(&mut self, now: Now, ts: Timestamp) {
         if self.worker.config.journal && ts > self.promised.clock {
             let clock = self.worker.clock.read(now.physical);
@@ -561,7 +565,7 @@ impl Replica {
         }
     }
 
-    /// Records a promise at this clock that the next run will begin after `latest`.
+    /// Records a promise at the time `clock`: the next run will begin after `latest`.
     fn promise(&mut self, now: Now, clock: Timestamp, latest: Timestamp) {
         let future = self.worker.dissemination.view.uniform_vec.with(self.worker.me, clock);
         self.promised.floor.join(&self.floor(future));

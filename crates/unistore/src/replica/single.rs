@@ -141,9 +141,9 @@ impl Replica {
         Some(result)
     }
 
-    /// Returns whether every live and future snapshot of the site contains everything that was
-    /// committed here, and what commits on this snapshot. True if this worker is alone at its site
-    /// and has no open transaction.
+    /// Returns whether every live and future snapshot of the site contains all transactions that
+    /// have committed here, and the transaction that commits on this snapshot. True if this worker
+    /// is alone at its site and has no open transaction.
     pub(crate) fn snapshots_are_fresh(&self, snap_vec: &Vector) -> bool {
         let uniform_vec = &self.worker.dissemination.view.uniform_vec;
         snap_vec.strong <= uniform_vec.strong

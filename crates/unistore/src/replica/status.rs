@@ -49,10 +49,10 @@ impl<'a> Status<'a> {
         self.replica.worker.partitions.iter().map(|partition| (partition.id, partition.known_vec))
     }
 
-    /// Returns times of their own histories that the workers of another site have sent: the
-    /// greatest that each has sent to this worker, and that of the last update in each partition,
-    /// whichever site sent it. `knownVec` may contain times that a worker has never sent, because
-    /// other workers of its site have sent them.
+    /// Returns times in the histories of another site's workers, each with its worker: the greatest
+    /// time that the worker has sent to this one, and the time of the last update in each of its
+    /// partitions, whichever site sent the update. `knownVec` may contain times that a worker has
+    /// never sent, because other workers of its site have sent them.
     pub fn heard_of(&self, site: SiteId) -> impl Iterator<Item = (Address, Timestamp)> + '_ {
         let topology = &self.replica.worker.config.topology;
         let stored =
@@ -160,7 +160,8 @@ impl<'a> Status<'a> {
         self.replica.participant.guarding.open()
     }
 
-    /// Returns the number of guards so far whose protocol guards nothing here.
+    /// Returns the number of guards so far that name a protocol which guards no keys at this
+    /// worker.
     pub fn unknown_guards(&self) -> u64 {
         self.replica.participant.guarding.unknown
     }

@@ -43,7 +43,7 @@ pub const LONGEST_RETRY_WAIT: Duration = Duration::from_millis(500);
 /// that, only its participants learn it.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-/// Interval in which conflicts are forgotten.
+/// Least time between two prunings of the conflicts that certification holds.
 const PRUNING: Duration = Duration::from_millis(100);
 
 /// Time that a worker has to answer a request for the outcome of a transaction.
@@ -57,18 +57,19 @@ pub(crate) struct Strong {
     pub(crate) first: bool,
     /// Transactions that wait for their decision.
     submitted: BTreeMap<TransactionId, Submitted>,
-    /// Open transactions of one operation, with the transaction of their last attempt.
+    /// Open transactions of one operation, by request, each with the identifier of its last
+    /// attempt.
     singles: BTreeMap<RequestId, (TxId, Single)>,
     retries: Vec<Retry>,
-    /// Upper bound of the strong timestamps of transactions that this worker has submitted and does
-    /// not wait for any more.
+    /// Upper bound of the strong timestamps of transactions that this worker has submitted and for
+    /// whose outcome no client waits any more.
     ceiling: Timestamp,
     /// Sites that have asked this replica for the strong history of a partition.
     asked: BTreeSet<(usize, SiteId)>,
-    /// Time when conflicts were last forgotten, and the vector up to which they were.
+    /// Time when conflicts were last pruned, and the vector up to which they were pruned.
     pruned: (Monotonic, Vector),
     counts: StrongCounts,
-    /// Number of ranges with times that are too far in the future.
+    /// Number of ranges that were dropped because their times are too far in the future.
     pub(crate) from_the_future: u64,
     /// Clients that wait for the outcome of a transaction.
     asking: Vec<Asking>,
@@ -85,10 +86,11 @@ pub struct StrongCounts {
     pub unavailable: u64,
     /// Messages of the certification service that were duplicates, too late, or from the future.
     pub ignored: u64,
-    /// Votes for which this worker, as a leader, has reserved keys, because the transaction had
-    /// been aborted before.
+    /// Votes with which this worker, as a leader, has reserved keys. It reserves them for a
+    /// transaction that had been aborted before.
     pub reserved: u64,
-    /// Transactions that waited, at this worker as a leader, for one that had been aborted before.
+    /// Transactions that waited, at this worker as a leader, for the retry of an aborted
+    /// transaction.
     pub waited: u64,
 }
 
@@ -108,7 +110,7 @@ impl StrongCounts {
 struct Asking {
     request: RequestId,
     until: Monotonic,
-    /// Workers that should answer and have not.
+    /// Workers whose answers are missing.
     silent: BTreeSet<Address>,
     /// Outcome according to the answers so far.
     committed: Option<bool>,
@@ -118,7 +120,7 @@ struct Asking {
 #[derive(Debug)]
 struct Submitted {
     since: Monotonic,
-    /// Request of the client; `None` once it has got an error because of the timeout.
+    /// Request of the client; `None` once the client has received an error because of the timeout.
     request: Option<RequestId>,
     snap_vec: Vector,
     /// Greatest strong timestamp with which it can commit.
@@ -189,8 +191,8 @@ impl Strong {
         self.submitted.is_empty() && self.ceiling <= uniform_vec.strong
     }
 
-    /// Returns the meet of `floor` with the snapshots of transactions whose clients wait. The
-    /// others are within the ceiling.
+    /// Returns the meet of `floor` with the snapshots of submitted transactions whose clients still
+    /// wait. The ceiling covers the other submitted transactions.
     pub(crate) fn floor(&self, mut floor: Vector) -> Vector {
         for submitted in self.submitted.values().filter(|submitted| submitted.request.is_some()) {
             floor.meet(&submitted.snap_vec);
@@ -258,7 +260,7 @@ impl Replica {
         self.strong.service.known(now, group, partition.known_vec.strong);
     }
 
-    /// Makes the members form the groups.
+    /// Sets the current members as the members of the groups.
     pub(crate) fn set_groups(&mut self) {
         let members = &self.worker.dissemination.members;
         let founding = Members::founded(self.worker.config.founders, members.sites());
@@ -324,7 +326,8 @@ impl Replica {
         }
     }
 
-    /// Handles a response of a key's owner in place of the coordinator.
+    /// Handles a response of a key's owner: completes the single operation that waits for it, or
+    /// passes the response to the client.
     pub(crate) fn on_execute_reply(&mut self, now: Now, request: RequestId, response: Response) {
         match self.strong.singles.get(&request).map(|(tx, _)| *tx) {
             Some(tx) => self.operated_strong(now, request, tx, response),
@@ -344,7 +347,7 @@ impl Replica {
         let workers = self.worker.config.topology.workers[site.index()];
         let mut asked: BTreeSet<_> = (0..workers).map(|worker| Address { site, worker }).collect();
         asked.insert(tid.coordinator);
-        // Workers of suspected or removed sites are asked, but not waited for.
+        // Asks workers of suspected or removed sites, too, but does not wait for their answers.
         let gone = |worker: &&Address| {
             self.worker.detector.suspects(worker.site)
                 || !self.worker.dissemination.members.is_member(worker.site)
@@ -381,8 +384,8 @@ impl Replica {
         }
     }
 
-    /// Answers requests for outcomes that have waited too long, because a worker that has not
-    /// answered may have failed.
+    /// Answers clients that have waited too long for an outcome, on the basis of the answers so
+    /// far. A worker that has not answered may have failed.
     fn give_up_asking(&mut self, now: Now) {
         let (late, asking) = std::mem::take(&mut self.strong.asking)
             .into_iter()
@@ -448,8 +451,8 @@ impl Replica {
             None => Cause::Transaction(self.worker.me, tx),
         };
         let submitted = Submitted {
-            // Each attempt has its own time: an attempt that is late does not mean that sites are
-            // unreachable.
+            // The timeout begins anew with each attempt: a late attempt does not show that sites
+            // are unreachable.
             since: now.monotonic,
             request: Some(request),
             snap_vec,
@@ -462,7 +465,7 @@ impl Replica {
             let tid = replica.strong.service.certify(now, name, payloads, until, claim);
             replica.worker.trace(|| submission(cause, tid, snap_vec, &traced.unwrap_or_default()));
             replica.strong.submitted.insert(tid, submitted);
-            // Members acknowledge votes when their sites store the whole snapshot.
+            // Members acknowledge votes only when their sites store the whole snapshot.
             replica.wait_for(&snap_vec);
         });
     }
@@ -480,9 +483,9 @@ impl Replica {
     }
 
     /// Returns the latest time for which groups may vote on a transaction that is about to be
-    /// submitted: the time at which its client stops waiting. The promise in the journal is at most
-    /// this much earlier, so after a restart there is a bound for the transactions of this run that
-    /// others can still commit.
+    /// submitted: the time at which its client stops waiting. Before, records a promise that covers
+    /// the current time. A restarted worker adds the same timeout to the promised clock, and so has
+    /// an upper bound of the transactions of this run that other sites can still commit.
     pub(crate) fn latest_vote(&mut self, now: Now, snap_vec: &Vector) -> Timestamp {
         let clock =
             self.worker.clock.read(now.physical).max(self.worker.dissemination.view.strong_clock);
@@ -584,7 +587,7 @@ impl Replica {
         }
     }
 
-    /// Forgets conflicts periodically, because this visits all of them.
+    /// Prunes conflicts, but not with every tick, because pruning visits all of them.
     fn prune(&mut self, now: Now, settled_vec: Vector) {
         let (at, before) = self.strong.pruned;
         if now.monotonic.since(at) >= PRUNING && settled_vec != before {
@@ -593,7 +596,7 @@ impl Replica {
         }
     }
 
-    /// Answers clients whose transactions take too long with an error.
+    /// Fails the requests of clients whose transactions take too long.
     fn give_up_late(&mut self, now: Now) {
         let patience = self.worker.config.timing.strong_timeout;
         let mut late = Vec::new();
@@ -602,7 +605,8 @@ impl Replica {
                 && let Some(request) = submitted.request.take()
             {
                 self.strong.ceiling = self.strong.ceiling.max(submitted.until);
-                // It does not matter any more whether a transaction that only reads is decided.
+                // A transaction that only reads has no effect, whatever its outcome, so its client
+                // need not ask for the outcome.
                 late.push((*tid, request, submitted.writes));
             }
         }
@@ -615,7 +619,8 @@ impl Replica {
             let tid = writes.then_some(tid);
             self.worker.reply(request, Response::Failed(CommandError::Unavailable { tid }));
         }
-        // An operation may wait for transactions that this site cannot get.
+        // The operation of such a transaction may wait for transactions that cannot reach this
+        // site.
         let open = self.strong.singles.iter();
         let late: Vec<(RequestId, TxId)> = open
             .filter(|(_, (_, single))| now.monotonic.since(single.since) >= patience)
@@ -635,8 +640,9 @@ impl Replica {
         match output {
             Certified::Send { to, message } => {
                 if let solera_certification::Body::Accept { entry, .. } = &message.body {
-                    // A vote of a leader here. By the time that it is decided, the other groups
-                    // should have shown that none of their transactions comes before.
+                    // A leader here has voted. By the time when the transaction is decided, the
+                    // other groups should have reported that none of their transactions precedes
+                    // it.
                     self.wait_for_strong(entry.ts);
                 }
                 self.worker.send(to, Message::Certification(message));
@@ -668,7 +674,8 @@ impl Replica {
         message: solera_certification::Message<Write>,
     ) {
         use solera_certification::Body;
-        // Votes, and messages that wait for them. Other messages also travel while nothing happens.
+        // These messages advance a transaction. Members send most others also when there are no
+        // transactions.
         let hurries = matches!(
             message.body,
             Body::Prepare { .. } | Body::Accept { .. } | Body::Decision { .. }

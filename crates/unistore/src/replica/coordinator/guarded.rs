@@ -24,8 +24,8 @@ struct Single {
     request: RequestId,
     past: Vector,
     stage: Stage,
-    /// Time since when no client waits, because it got a response or has cancelled. A response of
-    /// the worker that owns the key may still come.
+    /// Time since when no client waits, because the client has received a response or has
+    /// cancelled. A response of the worker that owns the key may still arrive.
     over: Option<Monotonic>,
 }
 
@@ -61,7 +61,7 @@ impl Replica {
         let response = match self.name_guards(now, tx, guards) {
             Ok(()) => Response::Guarded,
             Err(error) => {
-                // Its client relies on the guards.
+                // The client relies on the guards, so the transaction must not commit without them.
                 self.abort(tx);
                 Response::Failed(error)
             }
@@ -124,8 +124,8 @@ impl Replica {
         }
     }
 
-    /// Handles a response of a key's owner that it does not execute an operation. Returns the
-    /// response if it does not belong to a guarded single.
+    /// Handles the response of a key's owner that has rejected an operation. Returns the response
+    /// if the operation does not belong to a guarded single.
     pub(crate) fn refused_guarded(
         &mut self,
         now: Now,
@@ -158,8 +158,8 @@ impl Replica {
         }
     }
 
-    /// Answers the client of a single whose transaction was aborted before it commits. A later
-    /// response to its operation is dropped.
+    /// Answers the client of a single whose transaction was aborted before its commit began. Drops
+    /// a later response to the operation.
     pub(super) fn expire_single(&mut self, now: Now, tx: TxId) {
         let Some(single) = self.coordinator.singles.0.get_mut(&tx) else { return };
         let request = single.request;
@@ -168,7 +168,7 @@ impl Replica {
         }
     }
 
-    /// Handles the cancellation of a request: aborts a single that does not commit yet.
+    /// Handles the cancellation of a request: aborts a single whose commit has not begun.
     pub(crate) fn cancel_guarded(&mut self, now: Now, request: RequestId) {
         let singles = self.coordinator.singles.0.iter_mut();
         let mut of_request = singles.filter(|(_, single)| single.request == request);

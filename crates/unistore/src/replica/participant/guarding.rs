@@ -29,7 +29,7 @@ pub(crate) struct Guarding {
     asked: BTreeMap<AskId, (TxId, u8)>,
     /// Number of questions so far.
     count: u64,
-    /// Number of guards so far whose protocol guards nothing here.
+    /// Number of guards so far that name a protocol which guards no keys at this worker.
     pub(crate) unknown: u64,
 }
 
@@ -186,7 +186,8 @@ impl Replica {
     }
 
     fn on_verdict(&mut self, now: Now, tx: TxId, protocol: u8, verdict: Verdict) {
-        // A transaction may end before its guards answer. In that case they have got the outcome.
+        // A transaction may end before its guards answer. This worker has then sent them the
+        // outcome.
         let Some((coordinator, ts)) = self.prepared_at(tx) else { return };
         let Some(voting) = self.participant.guarding.prepared.get_mut(&tx) else { return };
         self.worker.note_activity(now);
@@ -233,7 +234,8 @@ impl Replica {
         let (committed, protocols) = (ended.committed, ended.protocols.clone());
         for protocol in protocols {
             if !self.guards_keys(protocol) {
-                // The protocol ran in a former process, and kept nothing.
+                // Only a former process ran the protocol. The protocol keeps no promise in this
+                // process.
                 self.on_acknowledged(tx, protocol);
                 continue;
             }

@@ -65,8 +65,8 @@ impl Replica {
         (!part.writes.is_empty()).then(|| Arc::new(part))
     }
 
-    /// Handles the request of a partition of this site for the central certifier's history after
-    /// `known`, which the link between two of the site's nodes may have lost.
+    /// Handles a request of a partition of this site for the central certifier's history after
+    /// `known`. The link between two of the site's nodes may have lost that part.
     pub(crate) fn spread_again(&mut self, id: PartitionId, known: Timestamp) {
         let redblue = self.worker.config.protocol == Protocol::RedBlue;
         let Some(index) = self.worker.index_of(PartitionId(CENTRAL.0)).filter(|_| redblue) else {
@@ -79,7 +79,7 @@ impl Replica {
         let history = &central.committed[Origin::Strong];
         let (has, mut budget) = (central.known_vec.strong, TICK_BYTES);
         let (updates, all) = history.range(known, has, RANGE_LIMIT, &mut budget);
-        // The partition asks for the rest when new updates are sent.
+        // The partition requests the rest when it receives new updates.
         let upto = if all { Some(has) } else { updates.last().map(|u| u.dot.ts) };
         let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
         let (origin, owner) =
