@@ -72,8 +72,8 @@ impl Occult {
         }
     }
 
-    /// Whether a home keeps a record of an outcome that it has applied. With FIFO links, the decision
-    /// home suffices.
+    /// Whether a home keeps a record of an outcome that it has applied. With FIFO links, the
+    /// decision home suffices.
     fn keeps_outcome(&self, tid: Tid, shard: Shard) -> bool {
         shard == self.decision_home(tid) || self.scenario.deadlines
     }

@@ -1,5 +1,6 @@
 //! Model of commit and commit termination in Occult, checked exhaustively. This file, `homes.rs`
-//! and `clients.rs` are the protocol; `README.md` describes it, and names what the model leaves out.
+//! and `clients.rs` are the protocol; `README.md` describes it, and names what the model leaves
+//! out.
 //!
 //! Citations are of *I Can't Believe It's Not Causal!*, NSDI 2017: `§6.2`, `Listing 2 l. 27`.
 //!
