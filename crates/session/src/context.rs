@@ -236,7 +236,7 @@ pub struct Unreachable(pub String);
 
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TRYAGAIN {} cannot be reached or has too much work; nothing was changed", self.0)
+        write!(f, "TRYAGAIN {} is unreachable or has too much work; nothing was changed", self.0)
     }
 }
 

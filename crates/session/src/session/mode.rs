@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "within no other")]
+    #[should_panic(expected = "not nested")]
     fn a_command_begins_no_transaction_within_another() {
         open().execute(TRANSACTION);
     }
