@@ -1,4 +1,4 @@
-//! Histograms of durations, with buckets of at most 1/128 of their value.
+//! Histograms of durations, with buckets whose width is at most 1/128 of their value.
 
 use std::time::Duration;
 

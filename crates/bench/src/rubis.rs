@@ -38,7 +38,7 @@ pub(crate) struct Rubis {
     seed: u64,
     /// Number of consecutive strong transactions that contend for the same name or item.
     contended: Option<u64>,
-    /// Number of strong transactions so far, where they are contended.
+    /// Number of strong transactions drawn so far; used only with `contended`.
     drawn: AtomicU64,
 }
 

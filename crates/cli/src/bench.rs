@@ -94,7 +94,7 @@ struct PaceArgs {
     /// Time over which the clients start, in seconds
     #[arg(long, default_value_t = 5)]
     ramp_up: u64,
-    /// Time after that before the measurement begins, in seconds
+    /// Time between the ramp-up and the measurement, in seconds
     #[arg(long, default_value_t = 5)]
     warm_up: u64,
     /// Length of the measurement, in seconds

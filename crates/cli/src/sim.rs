@@ -138,7 +138,7 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
         print_error!("solera sim: cannot write the trace to {}: {error}", file.display());
         ExitCode::FAILURE
     };
-    // Fails before the run, which may take long.
+    // Created first, so that an error is reported before a long run.
     if let Some(file) = &args.trace
         && let Err(error) = fs::File::create(file)
     {
@@ -274,7 +274,7 @@ struct Total {
     transactions: u64,
     steps: u64,
     failed: usize,
-    /// Seeds with known failures only.
+    /// Seeds with known failures.
     known: Vec<u64>,
     tally: Tally,
 }
@@ -302,7 +302,7 @@ fn print_total(args: &SimArgs, total: Total) -> ExitCode {
         let seeds: Vec<String> = known.iter().map(u64::to_string).collect();
         output!(
             "{} of them have known failures, which are not counted: while some workers of a site are down, other sites cannot commit \
-             on groups that its remaining workers lead, or after a strong transaction that depends on updates which only one of them received from it. \
+             on groups that its remaining workers lead, or after a strong transaction that depends on updates that only one of them has received from it. \
              Run these with --seed for details: {}",
             known.len(),
             seeds.join(" ")

@@ -97,7 +97,7 @@ fn run(args: &UpArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
         let cluster = Arc::new(Cluster::start(spec, Some(Arc::new(modules)))?);
         print_summary(&cluster, args.port);
         if output::has_failed() {
-            // Its caller waits for lines that cannot be written.
+            // The program that has started this one may wait for these lines forever.
             return Ok(());
         }
         let stopped = async {

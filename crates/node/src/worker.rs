@@ -55,7 +55,7 @@ use crate::run::Run;
 use crate::status::{NOBODY, WorkerSample};
 use crate::storage::{Engine, Storage, in_words, is_behind, set_durability};
 
-/// Bytes of records waiting for the disk above which the worker reads no more commands.
+/// If more bytes of records than this wait for the disk, the worker reads no more commands.
 const MAX_UNWRITTEN: u64 = 32 << 20;
 
 /// State that the tasks of a worker's thread share.
@@ -247,8 +247,8 @@ impl Worker {
     }
 
     /// Reports a journal that rejects writes; the whole process then rejects them. When the journal
-    /// has failed, all pending requests are dropped, those to other workers too, because no answer
-    /// may ever come. Whether they took effect is unknown.
+    /// has failed, all pending requests are dropped, those to other workers too, because their
+    /// answers might never come. Whether they took effect is unknown.
     fn report_failure(&self, state: &mut State) {
         let who = || self.node_name(self.address);
         let Some(reason) = state.engine.refuses() else {
@@ -383,7 +383,7 @@ impl Worker {
         self.network.why_no_writes()
     }
 
-    /// Continues a checkpoint, and submits records that nobody waits for to the disk. All records
+    /// Continues a checkpoint. Submits records to the disk for which no output waits. All records
     /// must be in the journal.
     fn save(&self) {
         let mut state = self.state.borrow_mut();
@@ -430,7 +430,8 @@ impl Worker {
         }
         drop(state);
         if published && self.refuses_writes() {
-            // The deleted files may free enough space for other workers that share the disk.
+            // Publishing a snapshot deletes old segments, which may free enough space for other
+            // workers that share the disk.
             self.network.look_for_room();
         }
         self.flush();

@@ -225,7 +225,7 @@ impl Lower<'_> {
     }
 
     /// Changes the value in a place by a builtin that returns the changed value. If the place is a
-    /// variable, the interpreter changes the value in place.
+    /// variable, the interpreter changes it without a copy.
     pub(super) fn change(
         &mut self,
         place: &PlaceExpr,
