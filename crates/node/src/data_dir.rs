@@ -28,7 +28,7 @@ const LOCK: &str = "solera-data.lock";
 /// Folder that the file system itself keeps in the root of a disk.
 const LOST_AND_FOUND: &str = "lost+found";
 const IN_USE: &str = "another process uses it";
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// Identity of the data. It must not change after the first write, except that the list of sites
 /// may grow.

@@ -15,7 +15,7 @@ use solera_time::SiteId;
 pub(crate) const PEERS: &str = "solera-peers.toml";
 /// Temporary file, which replaces the file in one step.
 const NEXT: &str = "solera-peers.toml.next";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The file, and its contents.
 #[derive(Debug, Default)]
@@ -200,12 +200,12 @@ mod tests {
         assert_eq!(save(&mut peers, &admission), Ok(false), "nothing new");
         assert_eq!(known().get(&node), Some(&origin));
         let text = fs::read_to_string(root.join(PEERS)).unwrap();
-        assert!(text.contains("format = 1\n"), "{text}");
-        fs::write(root.join(PEERS), text.replace("format = 1\n", "")).unwrap();
+        assert!(text.contains("format = 2\n"), "{text}");
+        fs::write(root.join(PEERS), text.replace("format = 2\n", "")).unwrap();
         assert_eq!(known().get(&node), Some(&origin));
-        fs::write(root.join(PEERS), "format = 2\nnews = 1").unwrap();
+        fs::write(root.join(PEERS), "format = 1\nlife = 1").unwrap();
         let error = Peers::open(&root, &sites).unwrap_err();
-        assert_eq!(error, "solera-peers.toml has format 2; this version of Solera reads 1");
+        assert_eq!(error, "solera-peers.toml has format 1; this version of Solera reads 2");
         for damage in [
             "[[peer]]\nsite = 'eu'",
             "peer",

@@ -82,9 +82,9 @@ impl Occult {
                 record => worker.with_home(now, |home, context| home.recover(context, record)),
             }
         }
-        worker.home.recovered();
         // What these steps sent was sent before the restart, or its sender repeats it.
         worker.out = Outbox::default();
+        worker.with_home(now, |home, context| home.recovered(context));
         worker
     }
 

@@ -84,6 +84,10 @@ impl Gateway {
         let Some(number) = self.reads.remove(&answer.number) else { return };
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Reading(reading) = &mut open.stage else { return };
+        if reading.number != answer.number {
+            // It answers an earlier read of the transaction, which has timed out.
+            return;
+        }
         let shard = context.config.shard_of(&reading.key);
         let (shown, dependencies) = (answer.shown, answer.dependencies);
         let freshness = open.transaction.check(shard, shown, &dependencies, context.homes);
@@ -144,6 +148,7 @@ impl Gateway {
         let Stage::Reading(reading) = &mut open.stage else { return };
         if context.has_timed_out(reading.since) {
             let (request, single) = (reading.request, open.single);
+            self.reads.remove(&reading.number);
             open.stage = Stage::Idle;
             if single {
                 return self.end(context, number, request, Response::TimedOut);

@@ -1,5 +1,7 @@
 //! Decisions: commits, aborts, expired prepares, and the removal of their records.
 
+use std::collections::BTreeSet;
+
 use solera_machine::Address;
 
 use super::{Context, Ended, Home};
@@ -162,7 +164,11 @@ impl Home {
 
     /// Returns whether the client may still send messages about the transaction.
     pub(super) fn may_arrive(&self, tid: TransactionId) -> bool {
-        tid.number >= self.oldest.get(&tid.client).copied().unwrap_or(0)
+        let newest = ClientId { incarnation: u64::MAX, ..tid.client };
+        match self.oldest.range(tid.client..=newest).next_back() {
+            Some((client, oldest)) => *client == tid.client && tid.number >= *oldest,
+            None => true,
+        }
     }
 
     /// OLDEST: the client will send nothing more about transactions below `oldest`, and nothing
@@ -170,10 +176,13 @@ impl Home {
     pub(crate) fn on_oldest(&mut self, client: ClientId, oldest: u64) {
         let known = self.oldest.entry(client).or_default();
         *known = oldest.max(*known);
-        let earlier = ClientId { incarnation: 0, ..client }..client;
-        let gone: Vec<ClientId> = self.oldest.range(earlier).map(|(gone, _)| *gone).collect();
+        let first = ClientId { incarnation: 0, ..client };
+        self.oldest.retain(|other, _| !(first..client).contains(other));
+        // Records of earlier incarnations may come from before a restart of this home.
+        let earlier = TransactionId { client: first, number: 0 };
+        let records = self.records.range(earlier..TransactionId { client, number: 0 });
+        let gone: BTreeSet<ClientId> = records.map(|(tid, _)| tid.client).collect();
         for gone in gone {
-            self.oldest.insert(gone, u64::MAX);
             self.forget(gone);
         }
         self.forget(client);
@@ -181,9 +190,9 @@ impl Home {
 
     /// Removes the records of a client's transactions about which no process can ask any more.
     fn forget(&mut self, client: ClientId) {
-        let oldest = self.oldest.get(&client).copied().unwrap_or(0);
-        let end = TransactionId { client, number: oldest };
-        let done = self.records.range(TransactionId { client, number: 0 }..end);
+        let first = TransactionId { client, number: 0 };
+        let end = TransactionId { client, number: u64::MAX };
+        let done = self.records.range(first..end).filter(|(tid, _)| !self.may_arrive(**tid));
         let done = done.filter(|(_, record)| match record {
             Ended::Committed { waiting, .. } => waiting.is_empty(),
             Ended::Aborted | Ended::Executed(_) => true,
@@ -200,6 +209,7 @@ impl Home {
         self.send_decisions(context);
         let now = context.now.monotonic;
         let timing = context.config.timing;
+        self.parked.retain(|read| now.since(read.since) < timing.timeout);
         let mut expired = Vec::new();
         for (tid, prepared) in &mut self.prepared {
             let is_due = prepared.asked.is_none_or(|asked| now.since(asked) >= timing.retry);

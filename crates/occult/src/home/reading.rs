@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use solera_machine::Address;
+use solera_time::Monotonic;
 
 use super::{Context, Home};
 use crate::config::Rule;
@@ -13,6 +14,8 @@ use crate::message::{Body, Read, ReadAnswer, TransactionId};
 pub(super) struct ParkedRead {
     from: Address,
     read: Read,
+    /// When it arrived; its client stops waiting some time after this.
+    pub(super) since: Monotonic,
 }
 
 impl Home {
@@ -21,6 +24,17 @@ impl Home {
     /// assigned here is at most the client's entry. The read then waits for the decision, and this
     /// home asks for it.
     pub(crate) fn on_read(&mut self, context: &mut Context<'_>, from: Address, read: Read) {
+        let now = context.now.monotonic;
+        self.read_since(context, from, read, now);
+    }
+
+    fn read_since(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Address,
+        read: Read,
+        since: Monotonic,
+    ) {
         let shard = context.config.shard_of(&read.key);
         let undecided: BTreeSet<TransactionId> = self
             .assigned
@@ -37,7 +51,7 @@ impl Home {
                     context.out.send(decision_home, Body::Query(tid));
                 }
             }
-            self.parked.push(ParkedRead { from, read });
+            self.parked.push(ParkedRead { from, read, since });
             return;
         }
         // Whatever is at or below the clock is shown, or held by an undecided transaction. The
@@ -50,8 +64,8 @@ impl Home {
     }
 
     pub(super) fn answer_parked(&mut self, context: &mut Context<'_>) {
-        for ParkedRead { from, read } in std::mem::take(&mut self.parked) {
-            self.on_read(context, from, read);
+        for ParkedRead { from, read, since } in std::mem::take(&mut self.parked) {
+            self.read_since(context, from, read, since);
         }
     }
 }

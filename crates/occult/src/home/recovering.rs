@@ -5,6 +5,7 @@ use solera_time::Monotonic;
 use super::{Context, Home};
 use crate::config::Rule;
 use crate::record::Record;
+use crate::shard::Stamp;
 
 impl Home {
     /// Carries out a record again. Records of replicas have no effect.
@@ -35,9 +36,12 @@ impl Home {
     }
 
     /// Ends the recovery. Prepares that were open count as expired: their clients may be gone.
-    pub(crate) fn recovered(&mut self) {
+    pub(crate) fn recovered(&mut self, context: &mut Context<'_>) {
         for prepared in self.prepared.values_mut() {
             prepared.since = Monotonic(0);
         }
+        // The bound in the journal may be lower than what these records have raised.
+        self.ceiling = Stamp::ZERO;
+        self.advance(context, self.clock);
     }
 }
