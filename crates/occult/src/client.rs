@@ -168,11 +168,12 @@ impl Transaction {
                 None => stamps.push((at.site, least)),
             }
         }
+        let mut commit = Commit { timestamp, stamps };
         for (shard, site) in written {
-            if let Some((_, stamp)) = stamps.iter().find(|(other, _)| other == site) {
-                timestamp.raise(*shard, *site, *stamp);
+            if let Some(stamp) = commit.stamp_at(*site) {
+                commit.timestamp.raise(*shard, *site, stamp);
             }
         }
-        Commit { timestamp, stamps }
+        commit
     }
 }

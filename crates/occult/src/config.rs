@@ -1,9 +1,10 @@
 //! Configuration of a worker.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_data::Key;
+use solera_data::{Effect, Key};
 use solera_machine::{Address, PartitionId, Topology, Without};
 use solera_time::SiteId;
 
@@ -59,8 +60,6 @@ pub enum Rule {
     OverwrittenTimestamps,
     /// A shardstamp stays below the stamps that undecided transactions may get.
     ShowInOrder,
-    /// A participant drops a prepare that arrived again after its commit was applied.
-    DropRepeated,
     /// A prepare locks its keys (§6.2).
     Locks,
     /// The decision home records that it has decided to abort.
@@ -119,6 +118,11 @@ impl Config {
     /// Returns the shard of a key.
     pub fn shard_of(&self, key: &Key) -> ShardId {
         ShardId(PartitionId::of(key, self.shards).0)
+    }
+
+    /// Returns the shards of these writes.
+    pub(crate) fn shards_of(&self, writes: &[(Key, Effect)]) -> BTreeSet<ShardId> {
+        writes.iter().map(|(key, _)| self.shard_of(key)).collect()
     }
 
     /// Returns the worker at a site that stores a shard.

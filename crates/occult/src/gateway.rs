@@ -74,8 +74,13 @@ impl Context<'_> {
         self.now.monotonic.since(since) >= self.config.timing.timeout
     }
 
-    fn is_due(&self, sent: Monotonic) -> bool {
-        self.now.monotonic.since(sent) >= self.config.timing.retry
+    /// Returns when a message that is sent now is sent again, if it gets no answer.
+    fn retry_at(&self) -> Monotonic {
+        self.now.monotonic.after(self.config.timing.retry)
+    }
+
+    fn is_due(&self, next: Monotonic) -> bool {
+        self.now.monotonic >= next
     }
 }
 

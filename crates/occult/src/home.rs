@@ -89,6 +89,15 @@ impl Context<'_> {
     fn clock(&self) -> Stamp {
         Stamp(self.now.physical.0)
     }
+
+    /// Returns the merged timestamps of the versions that these writes overwrite.
+    fn overwritten_by(&self, writes: &[(Key, Effect)]) -> CausalTimestamp {
+        let mut overwritten = CausalTimestamp::new(self.config.scheme);
+        for dependencies in writes.iter().filter_map(|(key, _)| self.store.dependencies(key)) {
+            overwritten.merge(dependencies, self.homes);
+        }
+        overwritten
+    }
 }
 
 impl Home {
@@ -186,10 +195,7 @@ impl Home {
     fn prepare(&mut self, context: &mut Context<'_>, request: Prepare) {
         let Prepare { tid, above, writes, decision_home } = request;
         let assigned = self.assign(context, above);
-        let mut overwritten = CausalTimestamp::new(context.config.scheme);
-        for (key, _) in &writes {
-            overwritten.merge(&context.store.latest(key).dependencies, context.homes);
-        }
+        let overwritten = context.overwritten_by(&writes);
         context.out.record(Record::Prepared {
             tid,
             writes: writes.clone(),
@@ -208,13 +214,11 @@ impl Home {
         (writes, assigned, overwritten): (Vec<(Key, Effect)>, Stamp, CausalTimestamp),
         decision_home: Address,
     ) {
-        let mut shards = BTreeSet::new();
-        for (key, _) in &writes {
-            let shard = context.config.shard_of(key);
-            shards.insert(shard);
-            self.assigned.entry(shard).or_default().insert((assigned, tid));
-            self.locks.insert(key.clone(), tid);
+        let shards = context.config.shards_of(&writes);
+        for shard in &shards {
+            self.assigned.entry(*shard).or_default().insert((assigned, tid));
         }
+        self.locks.extend(writes.iter().map(|(key, _)| (key.clone(), tid)));
         let since = context.now.monotonic;
         let prepared =
             Prepared { writes, shards, assigned, overwritten, decision_home, since, asked: None };
@@ -246,10 +250,9 @@ impl Home {
         let Some(prepared) = self.release(tid) else { return };
         // A PREPARE that arrived again after the commit was applied and forgotten has a stamp above
         // it, because decisions move the clock. Its writes are here already.
-        let stamp = commit.and_then(|commit| commit.stamp_at(context.site()));
-        let repeated = stamp.is_none_or(|stamp| stamp < prepared.assigned);
-        if let (Some(commit), Some(stamp)) = (commit, stamp)
-            && !(repeated && context.config.has(Rule::DropRepeated))
+        if let Some(commit) = commit
+            && let Some(stamp) = commit.stamp_at(context.site())
+            && stamp >= prepared.assigned
         {
             self.advance(context, stamp);
             for (key, effect) in prepared.writes {

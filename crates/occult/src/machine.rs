@@ -96,9 +96,7 @@ impl Occult {
 
     /// Handles a command of a client.
     pub fn on_command(&mut self, now: Now, request: RequestId, command: Command) {
-        let mut context =
-            gateway::Context { config: &self.config, homes: &self.homes, out: &mut self.out, now };
-        self.gateway.on_command(&mut context, request, command);
+        self.with_gateway(now, |it, context| it.on_command(context, request, command));
         self.finish(now);
     }
 
@@ -106,9 +104,7 @@ impl Occult {
     /// how far shards are shown. Must be called about every millisecond.
     pub fn on_tick(&mut self, now: Now) {
         self.with_home(now, |home, context| home.on_tick(context));
-        let mut context =
-            gateway::Context { config: &self.config, homes: &self.homes, out: &mut self.out, now };
-        self.gateway.on_tick(&mut context);
+        self.with_gateway(now, |it, context| it.on_tick(context));
         self.finish(now);
     }
 

@@ -87,6 +87,14 @@ impl Store {
         }
     }
 
+    /// Returns the timestamp of the latest committed version of a key, shown or not.
+    pub(crate) fn dependencies(&self, key: &Key) -> Option<&CausalTimestamp> {
+        match self.hidden.get(key).and_then(|hidden| hidden.last()) {
+            Some(hidden) => Some(&hidden.dependencies),
+            None => self.versions.get(key).map(|version| &version.dependencies),
+        }
+    }
+
     /// Returns the latest committed version of a key, shown or not.
     pub(crate) fn latest(&self, key: &Key) -> Version {
         let mut version = self.versions.get(key).cloned().unwrap_or_else(|| self.absent());

@@ -97,10 +97,18 @@ fn a_prepare_that_arrives_again_changes_nothing() {
     assert!(home.prepare(1, "one") > first);
     home.commit(1, first);
     assert_eq!(home.value(), bulk("one"));
+    // The second transaction is hidden behind an undecided one when the copy is decided again.
+    home.give(Body::Prepare(Prepare {
+        tid: tid(7),
+        above: Stamp::ZERO,
+        writes: vec![(Key::from("other"), assign("x"))],
+        decision_home: OTHER,
+    }));
     let second = home.prepare(2, "two");
     home.commit(2, second);
     home.prepare(1, "one");
     home.commit(1, first);
+    home.give(Body::Decided(tid(7), Decision::Abort));
     assert_eq!(home.value(), bulk("two"));
 }
 

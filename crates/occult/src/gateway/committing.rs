@@ -21,9 +21,8 @@ struct Participant {
     above: Stamp,
     writes: Vec<(Key, Effect)>,
     answer: Option<PreparedAt>,
-    /// Time when PREPARE was sent or, after a lock was found, is to be sent.
-    sent: Monotonic,
-    waits: bool,
+    /// Time when PREPARE is sent next.
+    next: Monotonic,
     /// Number of times that another transaction held a lock.
     locked: u32,
 }
@@ -45,7 +44,8 @@ pub(super) struct Committing {
     participants: Vec<Address>,
     decision_home: Address,
     since: Monotonic,
-    sent: Monotonic,
+    /// Time when COMMIT is sent next.
+    next: Monotonic,
 }
 
 /// A transaction of one home that has not been answered.
@@ -55,8 +55,8 @@ pub(super) struct Executing {
     home: Address,
     execute: Execute,
     since: Monotonic,
-    sent: Monotonic,
-    waits: bool,
+    /// Time when EXECUTE is sent next.
+    next: Monotonic,
     locked: u32,
 }
 
@@ -79,8 +79,7 @@ impl Gateway {
                 above: transaction.timestamp().greatest(site),
                 writes: Vec::new(),
                 answer: None,
-                sent: context.now.monotonic,
-                waits: false,
+                next: context.now.monotonic,
                 locked: 0,
             });
             participant.writes.push((key.clone(), effect.clone()));
@@ -107,7 +106,7 @@ impl Gateway {
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Preparing(preparing) = &mut open.stage else { return };
         let Some(participant) = preparing.participants.get_mut(&to) else { return };
-        (participant.sent, participant.waits) = (context.now.monotonic, false);
+        participant.next = context.retry_at();
         let prepare = Prepare {
             tid,
             above: participant.above,
@@ -151,9 +150,9 @@ impl Gateway {
         let commit = open.transaction.commit(&answers, &written, context.homes, with_overwritten);
         let (request, decision_home) = (preparing.request, preparing.decision_home);
         let participants = preparing.participants.keys().copied().collect();
-        let (since, sent) = (context.now.monotonic, context.now.monotonic);
+        let since = context.now.monotonic;
         let commit = Box::new(commit);
-        let stage = Committing { request, commit, participants, decision_home, since, sent };
+        let stage = Committing { request, commit, participants, decision_home, since, next: since };
         open.stage = Stage::Committing(stage);
         self.send_commit(context, tid.number);
     }
@@ -181,8 +180,7 @@ impl Gateway {
         if participant.locked >= timing.lock_tries {
             return self.abort(context, tid.number, AbortCause::Locked(key));
         }
-        (participant.sent, participant.waits) =
-            (context.now.monotonic.after(timing.lock_retry), true);
+        participant.next = context.now.monotonic.after(timing.lock_retry);
     }
 
     fn abort(&mut self, context: &mut Context<'_>, number: u64, cause: AbortCause) {
@@ -201,7 +199,7 @@ impl Gateway {
         let tid = self.tid(number);
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Committing(committing) = &mut open.stage else { return };
-        committing.sent = context.now.monotonic;
+        committing.next = context.retry_at();
         let (to, participants) = (committing.decision_home, committing.participants.clone());
         let body = Body::Commit(tid, committing.commit.clone(), participants);
         self.send_to_home(context, to, body);
@@ -243,11 +241,7 @@ impl Gateway {
             return self.abort(context, number, AbortCause::TimedOut);
         }
         let due = preparing.participants.iter().filter(|(_, participant)| {
-            participant.answer.is_none()
-                && match participant.waits {
-                    true => context.now.monotonic >= participant.sent,
-                    false => context.is_due(participant.sent),
-                }
+            participant.answer.is_none() && context.is_due(participant.next)
         });
         let due: Vec<Address> = due.map(|(to, _)| *to).collect();
         for to in due {
@@ -266,7 +260,7 @@ impl Gateway {
             let past = Some(committing.commit.timestamp.clone());
             return self.end(context, number, request, Response::Unknown { past });
         }
-        if context.is_due(committing.sent) {
+        if context.is_due(committing.next) {
             self.send_commit(context, number);
         }
     }
@@ -300,8 +294,7 @@ impl Gateway {
             home,
             execute,
             since: now,
-            sent: now,
-            waits: false,
+            next: now,
             locked: 0,
         });
         self.send_execute(context, number);
@@ -310,7 +303,7 @@ impl Gateway {
     fn send_execute(&mut self, context: &mut Context<'_>, number: u64) {
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Executing(executing) = &mut open.stage else { return };
-        (executing.sent, executing.waits) = (context.now.monotonic, false);
+        executing.next = context.retry_at();
         executing.execute.attempt += 1;
         let (to, execute) = (executing.home, executing.execute.clone());
         self.send_to_home(context, to, Body::Execute(execute));
@@ -340,8 +333,7 @@ impl Gateway {
                 }
                 executing.locked += 1;
                 if executing.locked < timing.lock_tries {
-                    let at = context.now.monotonic.after(timing.lock_retry);
-                    (executing.sent, executing.waits) = (at, true);
+                    executing.next = context.now.monotonic.after(timing.lock_retry);
                     return;
                 }
                 Response::Aborted(AbortCause::Locked(key))
@@ -357,11 +349,7 @@ impl Gateway {
             let request = executing.request;
             return self.end(context, number, request, Response::Unknown { past: None });
         }
-        let due = match executing.waits {
-            true => context.now.monotonic >= executing.sent,
-            false => context.is_due(executing.sent),
-        };
-        if due {
+        if context.is_due(executing.next) {
             self.send_execute(context, number);
         }
     }

@@ -22,10 +22,10 @@ pub(super) struct Reading {
     stale: usize,
     at: Address,
     since: Monotonic,
-    /// Time when the request was sent. After a stale answer, time when it is to be sent again.
-    sent: Monotonic,
-    /// Whether the read waits before it is sent again.
-    waits: bool,
+    /// Time when the request is sent next.
+    next: Monotonic,
+    /// Whether the last request got an answer, which was stale.
+    answered: bool,
 }
 
 impl Gateway {
@@ -49,8 +49,8 @@ impl Gateway {
             stale: 0,
             at,
             since: now,
-            sent: now,
-            waits: false,
+            next: now,
+            answered: false,
         };
         if let Some(open) = self.open.get_mut(&number) {
             open.stage = Stage::Reading(reading);
@@ -65,7 +65,7 @@ impl Gateway {
         reading.number = self.next_read;
         self.next_read += 1;
         self.reads.insert(reading.number, number);
-        (reading.sent, reading.waits) = (context.now.monotonic, false);
+        (reading.next, reading.answered) = (context.retry_at(), false);
         let shard = context.config.shard_of(&reading.key);
         let at_least = open.transaction.timestamp().stamp(shard, context.homes);
         let read = Read {
@@ -128,18 +128,17 @@ impl Gateway {
         let Stage::Reading(reading) = &mut open.stage else { return };
         let delays = context.config.timing.stale_retries;
         match delays.get(reading.stale) {
-            Some(delay) => reading.sent = context.now.monotonic.after(*delay),
+            Some(delay) => reading.next = context.now.monotonic.after(*delay),
             None => {
                 let (_, _, home) = context.home_of(&reading.key);
-                let now = context.now.monotonic;
                 // A home is not stale. If it were, asking at once again would not help.
                 let was_there = reading.at == home;
-                let at = if was_there { now.after(context.config.timing.retry) } else { now };
-                (reading.at, reading.sent) = (home, at);
+                reading.next = if was_there { context.retry_at() } else { context.now.monotonic };
+                reading.at = home;
             }
         }
         reading.stale += 1;
-        reading.waits = true;
+        reading.answered = true;
         self.repeat_read(context, number);
     }
 
@@ -155,12 +154,8 @@ impl Gateway {
             }
             return context.out.reply(request, Response::TimedOut);
         }
-        let due = match reading.waits {
-            true => context.now.monotonic >= reading.sent,
-            false => context.is_due(reading.sent),
-        };
-        if due {
-            if !reading.waits {
+        if context.is_due(reading.next) {
+            if !reading.answered {
                 // The copy does not answer and may be down, so the next request goes to the home.
                 let (_, _, home) = context.home_of(&reading.key);
                 reading.at = home;

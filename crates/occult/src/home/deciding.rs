@@ -1,7 +1,5 @@
 //! Decisions: commits, aborts, expired prepares, and the removal of their records.
 
-use std::collections::BTreeSet;
-
 use solera_machine::Address;
 
 use super::{Context, Ended, Home};
@@ -162,13 +160,18 @@ impl Home {
         }
     }
 
+    /// Returns the first transaction about which the client's worker may still send messages, if it
+    /// has sent OLDEST. Identifiers of later incarnations are greater.
+    fn first_open(&self, client: ClientId) -> Option<TransactionId> {
+        let earliest = ClientId { incarnation: 0, ..client };
+        let latest = ClientId { incarnation: u64::MAX, ..client };
+        let (client, number) = self.oldest.range(earliest..=latest).next_back()?;
+        Some(TransactionId { client: *client, number: *number })
+    }
+
     /// Returns whether the client may still send messages about the transaction.
     pub(super) fn may_arrive(&self, tid: TransactionId) -> bool {
-        let newest = ClientId { incarnation: u64::MAX, ..tid.client };
-        match self.oldest.range(tid.client..=newest).next_back() {
-            Some((client, oldest)) => *client == tid.client && tid.number >= *oldest,
-            None => true,
-        }
+        self.first_open(tid.client).is_none_or(|first| tid >= first)
     }
 
     /// OLDEST: the client will send nothing more about transactions below `oldest`, and nothing
@@ -176,29 +179,23 @@ impl Home {
     pub(crate) fn on_oldest(&mut self, client: ClientId, oldest: u64) {
         let known = self.oldest.entry(client).or_default();
         *known = oldest.max(*known);
-        let first = ClientId { incarnation: 0, ..client };
-        self.oldest.retain(|other, _| !(first..client).contains(other));
-        // Records of earlier incarnations may come from before a restart of this home.
-        let earlier = TransactionId { client: first, number: 0 };
-        let records = self.records.range(earlier..TransactionId { client, number: 0 });
-        let gone: BTreeSet<ClientId> = records.map(|(tid, _)| tid.client).collect();
-        for gone in gone {
-            self.forget(gone);
-        }
+        let earliest = ClientId { incarnation: 0, ..client };
+        self.oldest.retain(|other, _| !(earliest..client).contains(other));
         self.forget(client);
     }
 
-    /// Removes the records of a client's transactions about which no process can ask any more.
+    /// Removes the records of transactions of a client's worker about which no process can ask any
+    /// more.
     fn forget(&mut self, client: ClientId) {
-        let first = TransactionId { client, number: 0 };
-        let end = TransactionId { client, number: u64::MAX };
-        let done = self.records.range(first..end).filter(|(tid, _)| !self.may_arrive(**tid));
-        let done = done.filter(|(_, record)| match record {
+        let Some(open) = self.first_open(client) else { return };
+        let earliest = ClientId { incarnation: 0, ..client };
+        let over = self.records.range(TransactionId { client: earliest, number: 0 }..open);
+        let over = over.filter(|(_, record)| match record {
             Ended::Committed { waiting, .. } => waiting.is_empty(),
             Ended::Aborted | Ended::Executed(_) => true,
         });
-        let done: Vec<TransactionId> = done.map(|(tid, _)| *tid).collect();
-        for tid in done {
+        let over: Vec<TransactionId> = over.map(|(tid, _)| *tid).collect();
+        for tid in over {
             self.records.remove(&tid);
         }
     }

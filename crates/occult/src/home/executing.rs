@@ -1,7 +1,5 @@
 //! Transactions of one home, which the home validates, decides and records in one step.
 
-use std::collections::BTreeSet;
-
 use solera_data::{Effect, Key, Op, OpError, Outcome, View, execute};
 use solera_machine::Address;
 
@@ -9,7 +7,7 @@ use super::{Context, Ended, Home};
 use crate::config::Rule;
 use crate::message::{Body, Execute, Executed, TransactionId};
 use crate::record::Record;
-use crate::shard::{ShardId, Stamp};
+use crate::shard::Stamp;
 use crate::timestamp::CausalTimestamp;
 
 impl Home {
@@ -31,10 +29,15 @@ impl Home {
                 let (answer, writes, stamp) = self.execute(context, request);
                 // A client that finds a lock tries again with the same number.
                 if !matches!(answer, Executed::Locked(..)) {
-                    let (answer, writes) = (answer.clone(), writes.clone());
-                    context.out.record(Record::Executed { tid, answer, writes, stamp });
+                    let record = Record::Executed {
+                        tid,
+                        answer: answer.clone(),
+                        writes: writes.clone(),
+                        stamp,
+                    };
+                    context.out.record(record);
+                    self.note_executed(context, tid, &answer, (writes, stamp));
                 }
-                self.note_executed(context, tid, &answer, (writes, stamp));
                 answer
             }
         };
@@ -50,12 +53,8 @@ impl Home {
         answer: &Executed,
         (writes, stamp): (Vec<(Key, Effect)>, Stamp),
     ) {
-        if matches!(answer, Executed::Locked(..)) {
-            return;
-        }
         if let Executed::Committed(_, timestamp) = answer {
-            let shard_of = |key: &Key| context.config.shard_of(key);
-            let shards: BTreeSet<ShardId> = writes.iter().map(|(key, _)| shard_of(key)).collect();
+            let shards = context.config.shards_of(&writes);
             for (key, effect) in writes {
                 let shard = context.config.shard_of(&key);
                 context.store.hide(shard, stamp, (key, effect), timestamp.clone());
@@ -77,16 +76,13 @@ impl Home {
         if let Some(key) = self.locked(context, tid, keys) {
             return refused(Executed::Locked(key, attempt));
         }
-        let mut overwritten = CausalTimestamp::new(context.config.scheme);
+        let mut overwritten = context.overwritten_by(&writes);
         let mut outcomes = Vec::new();
         for (key, op) in operations {
             match run(context, &mut overwritten, &mut writes, key.clone(), &op) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(error) => return refused(Executed::Failed(key, error)),
             }
-        }
-        for (key, _) in &writes {
-            overwritten.merge(&context.store.latest(key).dependencies, context.homes);
         }
         // The reads must not have missed anything on which an overwritten version depends (§6.2).
         let missed = reads.iter().find(|(shard, shown)| {
@@ -101,10 +97,8 @@ impl Home {
         }
         let site = context.site();
         let stamp = self.assign(context, timestamp.greatest(site));
-        let shards: BTreeSet<ShardId> =
-            writes.iter().map(|(key, _)| context.config.shard_of(key)).collect();
-        for shard in &shards {
-            timestamp.raise(*shard, site, stamp);
+        for shard in context.config.shards_of(&writes) {
+            timestamp.raise(shard, site, stamp);
         }
         (Executed::Committed(outcomes, timestamp), writes, stamp)
     }
