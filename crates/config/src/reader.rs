@@ -241,6 +241,7 @@ impl Reader<'_> {
         let data = over.data.or_else(|| shared_data.clone());
         let protocol = self.protocol(file.protocol.as_ref(), data.is_some())?;
         let durability = self.durability(data.is_some(), file.durability, file.sync_interval_ms)?;
+        let spaces = self.spaces(&file.space, &names, file.development.examples)?;
         let stores = self.stores(file.store, &cluster.value)?;
         Ok(ClusterSpec {
             data,
@@ -255,7 +256,7 @@ impl Reader<'_> {
             partitions,
             workers,
             f,
-            spaces: self.spaces(&file.space, file.development.examples)?,
+            spaces,
             protocol,
             leader,
             strong_limits,

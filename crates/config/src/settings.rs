@@ -238,15 +238,15 @@ const SITES: [Setting; 6] = [
 
 const SPACE: &str = "[[space]]";
 
-const SPACES: [Setting; 6] = [
+const SPACES: [Setting; 7] = [
     fixed(SPACE, "name", Required, "name of the space"),
     fixed(SPACE, "prefix", Required, "prefix of its keys; the longest prefix wins"),
     fixed(
         SPACE,
         "level",
         Required,
-        "[level](spaces.md) of its keys: `linearizable`, `por`, `causal` or `eventual`; or `primary`, an [example of \
-         a protocol](../guide/primary.md) that requires `examples` in [`[development]`](#development)",
+        "[level](spaces.md) of its keys: `linearizable`, `por`, `pcpsi`, `causal` or `eventual`; or `primary`, an \
+         [example of a protocol](../guide/primary.md) that requires `examples` in [`[development]`](#development)",
     ),
     fixed(
         SPACE,
@@ -259,6 +259,13 @@ const SPACES: [Setting; 6] = [
         "conflicts",
         Rule("[all pairs with an update](spaces.md#strong-commands)"),
         "with level `por`: pairs of strong commands that conflict",
+    ),
+    fixed(
+        SPACE,
+        "home",
+        Value("\"hash\""),
+        "with level `pcpsi`: the [home](spaces.md#homes) of its keys, the site that orders their updates. `hash` \
+         spreads the keys over the sites; or the name of a site",
     ),
     fixed(
         SPACE,

@@ -13,7 +13,7 @@ mod runs;
 
 pub(crate) use declared::Declared;
 pub use relation::{Class, Relation};
-pub use runs::{Answer, Runs};
+pub use runs::{Answer, Runs, SpaceHome};
 
 /// A named part of the key space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +44,15 @@ impl Space {
         Space { runs: Runs::Primary(answer), ..Space::new(name, prefix, Level::Eventual) }
     }
 
+    /// Creates a space that Occult runs.
+    pub fn occult(name: impl Into<String>, prefix: impl Into<String>, home: SpaceHome) -> Space {
+        Space { runs: Runs::Occult(home), ..Space::new(name, prefix, Level::PcPsi) }
+    }
+
     /// Returns the level's name in `solera.toml`.
     pub fn level_name(&self) -> &'static str {
         match self.runs {
-            Runs::UniStore => self.level.name(),
+            Runs::UniStore | Runs::Occult(_) => self.level.name(),
             Runs::Primary(_) => PRIMARY,
         }
     }
@@ -57,8 +62,12 @@ impl fmt::Display for Space {
     /// Writes everything on which nodes must agree: spaces with equal texts have equal guarantees.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {:?} {}", self.name, self.prefix, self.level_name())?;
-        if let Runs::Primary(answer) = self.runs {
-            return write!(f, " (answers when {answer})");
+        match self.runs {
+            Runs::Primary(answer) => return write!(f, " (answers when {answer})"),
+            Runs::Occult(SpaceHome::Site(site)) => {
+                return write!(f, " (home {})", site.index() + 1);
+            }
+            Runs::Occult(SpaceHome::Hash) | Runs::UniStore => {}
         }
         if self.relation != Relation::of(self.level) {
             write!(f, " ({})", self.relation)?;
@@ -71,10 +80,11 @@ impl fmt::Display for Space {
 pub(crate) const PRIMARY: &str = "primary";
 
 /// Levels that this version supports.
-const SERVED: [Level; 4] = [Level::Linearizable, Level::Por, Level::Causal, Level::Eventual];
+const SERVED: [Level; 5] =
+    [Level::Linearizable, Level::Por, Level::PcPsi, Level::Causal, Level::Eventual];
 
 /// Returns the levels that this version supports.
-pub(crate) fn served() -> [Level; 4] {
+pub(crate) fn served() -> [Level; 5] {
     SERVED
 }
 
@@ -120,11 +130,13 @@ pub struct Spaces {
     spaces: Vec<Space>,
     /// Whether `primary` runs any of them.
     run_primary: bool,
+    /// Whether Occult runs any of them.
+    run_occult: bool,
 }
 
 impl Default for Spaces {
     fn default() -> Self {
-        Spaces { spaces: vec![default_space()], run_primary: false }
+        Spaces { spaces: vec![default_space()], run_primary: false, run_occult: false }
     }
 }
 
@@ -155,8 +167,20 @@ impl Spaces {
             spaces.push(default_space());
         }
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
-        let run_primary = spaces.iter().any(|space| space.runs != Runs::UniStore);
-        Ok(Spaces { spaces, run_primary })
+        let runs = |wanted: fn(Runs) -> bool| spaces.iter().any(|space| wanted(space.runs));
+        let run_primary = runs(|runs| matches!(runs, Runs::Primary(_)));
+        let run_occult = runs(|runs| matches!(runs, Runs::Occult(_)));
+        Ok(Spaces { spaces, run_primary, run_occult })
+    }
+
+    /// Returns whether Occult runs any space.
+    pub fn run_occult(&self) -> bool {
+        self.run_occult
+    }
+
+    /// Returns whether Occult runs the space of a key.
+    pub fn is_of_occult(&self, key: &[u8]) -> bool {
+        self.run_occult && matches!(self.space_of(key).runs, Runs::Occult(_))
     }
 
     /// Returns whether `primary` runs any space.
@@ -172,7 +196,7 @@ impl Spaces {
         let space = self.space_of(key);
         match space.runs {
             Runs::Primary(answer) => Some((space, answer)),
-            Runs::UniStore => None,
+            Runs::UniStore | Runs::Occult(_) => None,
         }
     }
 
@@ -248,7 +272,7 @@ mod tests {
         let same = SpaceError::SamePrefix("a".into(), "b".into());
         assert_eq!(two(causal("a", "x"), causal("b", "x")), same);
         assert_eq!(two(causal("a", "x"), causal("a", "y")), SpaceError::SameName("a".into()));
-        let mixed = Spaces::new(vec![Space::new("a", "x", Level::PcPsi)]);
-        assert_eq!(mixed, Err(SpaceError::NotServed("a".into(), Level::PcPsi)));
+        let mixed = Spaces::new(vec![Space::new("a", "x", Level::Speculative)]);
+        assert_eq!(mixed, Err(SpaceError::NotServed("a".into(), Level::Speculative)));
     }
 }

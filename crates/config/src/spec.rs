@@ -115,6 +115,13 @@ impl ClusterSpec {
         self.max_clock_skew + Duration::from_secs(10)
     }
 
+    /// Returns the number of shards of spaces that Occult runs: about as many as slots of a Redis
+    /// Cluster (Occult §8), and the same number in each partition.
+    pub fn occult_shards(&self) -> u16 {
+        const SHARDS: u16 = 16_384;
+        SHARDS.next_multiple_of(self.partitions.max(1))
+    }
+
     /// Lets site `i`, counted from 1, listen for RESP on `port + i` of 127.0.0.1 and, if `tls.port`
     /// is set, for TLS on `tls.port + i`.
     ///

@@ -6,7 +6,8 @@ use std::time::Duration;
 use solera_mixt::store::{Horizon, StoreError};
 use solera_node::{Caller, Local};
 use solera_session::{
-    self as session, Abort, AttachHorizon, AttachUntil, Begin, Commit, OnKey, Outcome, Txid, Watch,
+    self as session, Abort, AttachHorizon, AttachUntil, Begin, Commit, OnKey, Outcome,
+    TransactionKind, Txid, Watch,
 };
 use solera_spaces::failure::of_connect;
 use solera_spaces::{Answer, Broken, Command, Port, Reply};
@@ -87,7 +88,10 @@ impl Port for Sessions {
 /// The error reply, if no such command exists or its arguments are invalid.
 fn typed(local: &Local, command: Command) -> Result<session::Command, String> {
     Ok(match command {
-        Command::Begin { strong } => Begin { strong }.into(),
+        Command::Begin { strong } => {
+            Begin { kind: if strong { TransactionKind::Strong } else { TransactionKind::Causal } }
+                .into()
+        }
         Command::Name => Txid.into(),
         Command::Commit => Commit.into(),
         Command::Abort => Abort { certify: false }.into(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use serde::Deserialize;
 use solera_commands::COMMANDS;
-use solera_config::{ClusterSpec, ConfigError, Durability, SiteSpec};
+use solera_config::{ClusterSpec, ConfigError, Durability, Runs, SiteSpec, SpaceHome};
 use solera_links::NodeRole;
 use solera_machine::{Address, Topology};
 use solera_membership::Members;
@@ -596,6 +596,9 @@ impl Cluster {
             if let Some(primary) = &sample.primary {
                 status.primary.get_or_insert_default().add(primary);
             }
+            if let Some(occult) = &sample.occult {
+                status.occult.get_or_insert_default().add(occult);
+            }
             for (protocol, count) in solera_site::of_servers(&sample.ignored) {
                 *status.ignored_messages.entry(protocol.name).or_default() += count;
             }
@@ -774,8 +777,25 @@ fn machine_config(spec: &ClusterSpec, address: Address, topology: &Arc<Topology>
 
 /// Returns the configuration of a worker, with the protocols that its spaces need.
 fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
-    let config = solera_site::Config::from(unistore);
-    if spec.spaces.run_primary() { config.with_primary() } else { config }
+    let idle = unistore.timing.idle_transaction_timeout;
+    let mut config = solera_site::Config::from(unistore);
+    if spec.spaces.run_primary() {
+        config = config.with_primary();
+    }
+    if spec.spaces.run_occult() {
+        let homes = spec.spaces.iter().map(|space| {
+            let home = match space.runs {
+                Runs::Occult(SpaceHome::Site(site)) => Some(site),
+                _ => None,
+            };
+            (space.prefix.as_bytes().to_vec(), home)
+        });
+        config = config.with_occult(spec.occult_shards(), homes.collect());
+        if let Some(occult) = &mut config.occult {
+            occult.timing.idle = idle;
+        }
+    }
+    config
 }
 
 #[cfg(test)]

@@ -51,6 +51,8 @@ pub(crate) enum Control {
     Scan(Ask, oneshot::Sender<Option<Page>>),
     /// Runs a command of another worker's session by `primary`.
     Primary(ToPrimary, oneshot::Sender<solera_primary::Response>),
+    /// Runs a command of another worker's session by Occult.
+    Occult(solera_occult::Command, oneshot::Sender<solera_occult::Response>),
     /// Runs a closure on the worker's thread.
     Run(Box<dyn FnOnce() + Send>),
     /// Replaces the settings.
@@ -82,6 +84,7 @@ impl Control {
                 | Control::Sites(..)
                 | Control::Scan(..)
                 | Control::Primary(..)
+                | Control::Occult(..)
         )
     }
 }

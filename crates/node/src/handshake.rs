@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use solera_config::{ClusterSpec, SiteSpec};
 use solera_links::{Identity, Speaks, WITH_THE_SITES};
+use solera_site::Beside;
 
 /// Returns the time in microseconds since 1970.
 pub(crate) fn clock_us() -> u64 {
@@ -15,6 +16,11 @@ pub(crate) fn clock_us() -> u64 {
 pub(crate) fn identity(spec: &ClusterSpec) -> Identity {
     let workers = |site: &SiteSpec| site.nodes.iter().map(|node| node.workers).collect();
     let spaces: Vec<String> = spec.spaces.iter().map(ToString::to_string).collect();
+    let beside = Beside {
+        primary: spec.spaces.run_primary(),
+        occult: spec.spaces.run_occult(),
+        trial: false,
+    };
     let agreed = [
         ("partitions", spec.partitions.to_string()),
         ("protocol", spec.protocol.name().to_owned()),
@@ -27,7 +33,7 @@ pub(crate) fn identity(spec: &ClusterSpec) -> Identity {
         id: spec.id(),
         sites: spec.sites.iter().map(|site| (site.name.clone(), workers(site))).collect(),
         agreed: agreed.into_iter().map(|(what, how)| (what.to_owned(), how)).collect(),
-        speaks: solera_site::protocols(spec.spaces.run_primary(), false).map(Speaks::of).collect(),
+        speaks: solera_site::protocols(beside).map(Speaks::of).collect(),
     }
 }
 

@@ -58,8 +58,8 @@ pub use node::{Node, ServeError};
 pub use reload::ReloadError;
 pub use solera_session::{Token, TokenError, hash_password};
 pub use status::{
-    ClusterStatus, LinkStatus, MemoryStatus, NodeStatus, PeerStatus, PrimaryStatus, ReachedSite,
-    SiteStatus,
+    ClusterStatus, LinkStatus, MemoryStatus, NodeStatus, OccultStatus, PeerStatus, PrimaryStatus,
+    ReachedSite, SiteStatus,
 };
 pub use storage::{Found, StorageError};
 pub use utc::utc;

@@ -10,7 +10,7 @@ use self::table::metric;
 pub use self::table::{METRICS, Metric};
 use crate::modules::Incomplete;
 use crate::status::{
-    JournalSample, MemoryStatus, PeerStatus, PrimaryStatus, ReachedSite, SiteStatus,
+    JournalSample, MemoryStatus, OccultStatus, PeerStatus, PrimaryStatus, ReachedSite, SiteStatus,
 };
 
 /// Renders all metrics of a process.
@@ -81,6 +81,7 @@ fn render_sites(sites: &[SiteStatus]) -> String {
         render_metric(&mut text, sites, name, one);
     }
     render_primary(&mut text, sites);
+    render_occult(&mut text, sites);
     render_labelled(&mut text, sites);
     head(&mut text, "solera_batch_seconds");
     for site in sites {
@@ -134,6 +135,26 @@ fn render_primary(text: &mut String, sites: &[SiteStatus]) {
     }
     for (name, value) in VALUES {
         let one = |site: &SiteStatus| site.primary.map(|it| (String::new(), value(&it)));
+        render_metric(text, sites, name, one);
+    }
+}
+
+/// Renders the metrics of Occult, if a space needs it.
+fn render_occult(text: &mut String, sites: &[SiteStatus]) {
+    type Value = (&'static str, fn(&OccultStatus) -> u64);
+    const VALUES: [Value; 6] = [
+        ("solera_occult_keys", |it| it.keys),
+        ("solera_occult_home_shards", |it| it.home_shards),
+        ("solera_occult_open_transactions", |it| it.open_transactions),
+        ("solera_occult_prepared_transactions", |it| it.prepared_transactions),
+        ("solera_occult_outcome_records", |it| it.outcome_records),
+        ("solera_occult_hidden_writes", |it| it.hidden_writes),
+    ];
+    if sites.iter().all(|site| site.occult.is_none()) {
+        return;
+    }
+    for (name, value) in VALUES {
+        let one = |site: &SiteStatus| site.occult.map(|it| (String::new(), value(&it)));
         render_metric(text, sites, name, one);
     }
 }
@@ -309,6 +330,7 @@ mod tests {
         journal.add(&other);
         let site = SiteStatus {
             primary: Some(PrimaryStatus::default()),
+            occult: Some(OccultStatus::default()),
             name: "eu".to_owned(),
             versions: Some(3),
             bytes: Some(100),

@@ -373,6 +373,23 @@ impl Network {
         .await
     }
 
+    /// Returns the reply of Occult at a worker of this process' sites, wherever it runs; `None` if
+    /// no reply comes.
+    pub(crate) async fn ask_occult(
+        &self,
+        worker: Address,
+        command: solera_occult::Command,
+    ) -> Option<solera_occult::Response> {
+        let asked = Box::new(command.clone());
+        let question = Question::Occult { worker: worker.worker, command: asked };
+        let order = |reply| Control::Occult(command, reply);
+        self.ask(worker, order, question, |answer| match answer {
+            Answer::Occult(response) => Some(*response),
+            _ => None,
+        })
+        .await
+    }
+
     /// Returns the number of the process that runs a worker. Numbers are not reused; 0 is this
     /// process. Returns `None` if no message of that process has arrived yet.
     pub(crate) fn process_of(&self, worker: Address) -> Option<u64> {

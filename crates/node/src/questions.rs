@@ -15,7 +15,7 @@ use crate::status::WorkerSample;
 const MAX_ANSWER: usize = 64 << 20;
 
 /// A question to another node of the site.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Question {
     /// Requests a worker's sample.
     Sample { worker: u8, detailed: bool },
@@ -30,14 +30,16 @@ pub(crate) enum Question {
     Sites { change: Option<(SiteId, Change)> },
     /// Requests the reply of `primary` to a command at a worker.
     Primary { worker: u8, asked: Box<ToPrimary> },
+    /// Requests the reply of Occult to a command at a worker.
+    Occult { worker: u8, command: Box<solera_occult::Command> },
 }
 
 impl Question {
     /// Returns the timeout of the answer.
     pub(crate) fn patience(&self) -> Duration {
         match self {
-            // The protocol answers after five seconds at the latest.
-            Question::Primary { .. } => Duration::from_secs(6),
+            // The protocols answer after five seconds at the latest.
+            Question::Primary { .. } | Question::Occult { .. } => Duration::from_secs(6),
             _ => Duration::from_secs(2),
         }
     }
@@ -55,6 +57,7 @@ pub(crate) enum Answer {
     /// The worker does not exist, or is stopping.
     Nothing,
     Primary(Box<solera_primary::Response>),
+    Occult(Box<solera_occult::Response>),
 }
 
 /// Returns the body of a frame with an answer. An answer that is too long becomes

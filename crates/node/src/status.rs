@@ -103,6 +103,9 @@ pub struct SiteStatus {
     /// Status of `primary`, if a space needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<PrimaryStatus>,
+    /// Status of Occult, if a space needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub occult: Option<OccultStatus>,
     /// Outcomes of strong transactions of the site's clients since the start.
     pub strong: StrongCounts,
     /// Number of partitions whose strong transactions each site leads, as this site knows.
@@ -139,6 +142,35 @@ impl PrimaryStatus {
         self.unsettled_updates += other.unsettled_updates;
         self.home_of += other.home_of;
         self.dropped_replies += other.dropped_replies;
+    }
+}
+
+/// Status of Occult at a site, or at one of its workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OccultStatus {
+    /// Keys that have a value.
+    pub keys: u64,
+    /// Shards of which the site is the home.
+    pub home_shards: u64,
+    /// Open transactions of the site's clients.
+    pub open_transactions: u64,
+    /// Transactions that the site's homes have prepared, and that are not decided.
+    pub prepared_transactions: u64,
+    /// Outcomes that the site's homes keep, because a client or another home may ask for them.
+    pub outcome_records: u64,
+    /// Committed writes that wait for the decision about an earlier one.
+    pub hidden_writes: u64,
+}
+
+impl OccultStatus {
+    /// Adds the status of another worker.
+    pub(crate) fn add(&mut self, other: &OccultStatus) {
+        self.keys += other.keys;
+        self.home_shards += other.home_shards;
+        self.open_transactions += other.open_transactions;
+        self.prepared_transactions += other.prepared_transactions;
+        self.outcome_records += other.outcome_records;
+        self.hidden_writes += other.hidden_writes;
     }
 }
 
@@ -251,6 +283,7 @@ pub(crate) struct WorkerSample {
     pub(crate) leads: Vec<u64>,
     pub(crate) strong: StrongCounts,
     pub(crate) primary: Option<PrimaryStatus>,
+    pub(crate) occult: Option<OccultStatus>,
     /// In the order of the build's protocols.
     pub(crate) ignored: Vec<u64>,
     pub(crate) failed_logins: u64,

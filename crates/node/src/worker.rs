@@ -6,7 +6,7 @@
 //! | `connection` | a connection: bytes in, commands, bytes out |
 //! | `listening` | accepts connections of clients |
 //! | `event_loop` | handles messages, control messages and deadlines |
-//! | `primary` | commands of `primary` |
+//! | `primary`, `occult` | commands of `primary` and Occult |
 //! | `replies` | requests that wait for replies |
 //! | `sessions` | the worker as the context of its sessions |
 
@@ -15,6 +15,7 @@ mod connection;
 mod disconnect;
 mod event_loop;
 mod listening;
+mod occult;
 mod primary;
 mod replies;
 mod sessions;
@@ -500,6 +501,7 @@ impl Worker {
             leads,
             strong: status.strong(),
             primary: state.primary_status(),
+            occult: state.occult_status(),
             ignored: state.engine.machine().ignored().to_vec(),
             serving: view.serving,
             progress: status.progress(),

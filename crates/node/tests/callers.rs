@@ -8,7 +8,9 @@ use solera_config::{ClusterSpec, Overrides};
 use solera_data::{Op, Outcome, Value};
 use solera_node::{Cluster, Fault, Incomplete, Local, Modules};
 use solera_resp::Value as Reply;
-use solera_session::{Abort, Answer, AttachUntil, Begin, Command, Commit, OnKey, Watch};
+use solera_session::{
+    Abort, Answer, AttachUntil, Begin, Command, Commit, OnKey, TransactionKind, Watch,
+};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -82,13 +84,13 @@ async fn call(local: &Local) -> Result<(), String> {
     let caller = local.call()?;
     assert_eq!(caller.execute(on("a:1", Op::Get)).await?, Outcome::Bulk(Value::from("given")));
     // A transaction of several keys.
-    caller.execute(Begin { strong: false }).await?;
+    caller.execute(Begin { kind: TransactionKind::Causal }).await?;
     caller.execute(set("a:1", "one")).await?;
     caller.execute(set("a:2", "two")).await?;
     caller.execute(Commit).await?;
     assert_eq!(caller.execute(on("a:2", Op::Get)).await?, Outcome::Bulk(Value::from("two")));
     // An aborted transaction.
-    caller.execute(Begin { strong: true }).await?;
+    caller.execute(Begin { kind: TransactionKind::Strong }).await?;
     caller.execute(Watch { keys: vec![b"a:1".to_vec()] }).await?;
     caller.execute(set("a:2", "other")).await?;
     caller.execute(Abort::default()).await?;
@@ -102,7 +104,7 @@ async fn call(local: &Local) -> Result<(), String> {
     let server = local.call_as_server();
     assert_eq!(server.execute(on("b:1", field)).await?, Outcome::Nil);
     // An error ends a transaction, as a client's error does.
-    caller.execute(Begin { strong: false }).await?;
+    caller.execute(Begin { kind: TransactionKind::Causal }).await?;
     caller.execute(set("a:2", "other")).await?;
     let wrong = caller.execute(on("a:1", Op::SetMembers)).await.unwrap_err();
     assert!(wrong.starts_with("WRONGTYPE"), "{wrong}");

@@ -82,7 +82,17 @@ impl Transaction {
         dependencies: &CausalTimestamp,
         homes: &Homes,
     ) -> Freshness {
-        let needed = self.timestamp.stamp(shard, homes).max(dependencies.stamp(shard, homes));
+        Transaction::is_fresh(&self.timestamp, dependencies, (shard, shown), homes)
+    }
+
+    /// Checks a read of a client with this timestamp, as [`check`](Self::check) does.
+    pub fn is_fresh(
+        timestamp: &CausalTimestamp,
+        dependencies: &CausalTimestamp,
+        (shard, shown): (ShardId, Stamp),
+        homes: &Homes,
+    ) -> Freshness {
+        let needed = timestamp.stamp(shard, homes).max(dependencies.stamp(shard, homes));
         if shown < needed { Freshness::Stale } else { Freshness::Fresh }
     }
 

@@ -1,17 +1,42 @@
 //! Commands of clients, and the replies.
 
+use serde::{Deserialize, Serialize};
 use solera_data::{Key, Op, OpError, Outcome};
+use solera_time::SiteId;
 
 use crate::shard::ShardId;
 use crate::timestamp::CausalTimestamp;
 
+/// What a client does when the local replica has not applied a write on which the client depends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnStale {
+    /// It waits for a short time, and then reads at the home.
+    #[default]
+    Home,
+    /// It takes the value that the replica has.
+    Accept,
+    /// The read fails.
+    Fail,
+}
+
+/// Counts of reads, for statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadCounts {
+    /// Number of answers of replicas that were not recent enough.
+    pub stale: u32,
+    /// Number of reads that went to a home at another site.
+    pub at_home: u32,
+}
+
 /// A command of a client of this worker.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Begins a transaction.
     Begin {
         /// The session's causal past.
         past: CausalTimestamp,
+        /// What reads do when a replica is not recent enough.
+        on_stale: OnStale,
     },
     /// Executes an operation in a transaction. Writes are buffered until COMMIT.
     Operate {
@@ -21,13 +46,21 @@ pub enum Command {
         key: Key,
         /// The operation.
         op: Op,
+        /// Whether the transaction commits only if the key has not changed since this operation
+        /// read it, even if the transaction does not write the key.
+        validates: bool,
     },
     /// Commits a transaction.
     Commit {
         /// The transaction.
         transaction: u64,
     },
-    /// Aborts a transaction.
+    /// Waits for the outcome of a transaction that [`Response::Unknown`] names.
+    Await {
+        /// The transaction.
+        transaction: u64,
+    },
+    /// Aborts a transaction. If its outcome is open, the client only stops waiting.
     Abort {
         /// The transaction.
         transaction: u64,
@@ -40,11 +73,27 @@ pub enum Command {
         key: Key,
         /// The operation.
         op: Op,
+        /// What a read does when a replica is not recent enough.
+        on_stale: OnStale,
+    },
+    /// Waits until this many sites store everything of this worker's shards on which a session
+    /// depends. The site of a home counts as one of them.
+    Barrier {
+        /// The session's causal past.
+        past: CausalTimestamp,
+        /// Number of sites.
+        sites: usize,
+    },
+    /// Counts the sites that are known to store everything of this worker's shards on which a
+    /// session depends.
+    CountStored {
+        /// The session's causal past.
+        past: CausalTimestamp,
     },
 }
 
 /// Reason for which a transaction has aborted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum AbortCause {
     /// Another transaction held the lock of a key for longer than this one tried.
     #[error("another transaction holds the lock of key {0:?}")]
@@ -67,13 +116,23 @@ pub enum AbortCause {
     TimedOut,
 }
 
+/// How a session continues after an unknown outcome.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Unknown {
+    /// With this past, which is right for both outcomes.
+    Past(CausalTimestamp),
+    /// With [`Command::Await`] of this transaction, before anything else: only the outcome contains
+    /// the dependencies of the transaction's writes.
+    Pending(u64),
+}
+
 /// A reply.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
     /// The transaction's number.
     Begun(u64),
-    /// An operation's outcome.
-    Done(Result<Outcome, OpError>),
+    /// An operation's outcome, and counts of its read.
+    Done(Result<Outcome, OpError>, ReadCounts),
     /// A transaction has committed, or an operation without a transaction has been executed. The
     /// session continues with this past.
     Committed {
@@ -81,19 +140,26 @@ pub enum Response {
         outcomes: Vec<Outcome>,
         /// The session's causal past.
         past: CausalTimestamp,
+        /// Counts of the read, if it was a single one.
+        counts: ReadCounts,
     },
     /// A transaction has aborted. The session continues with the past that it began with.
     Aborted(AbortCause),
     /// An operation failed; nothing has changed.
     Failed(OpError),
-    /// It is unknown whether the transaction has committed. The session continues with this past,
-    /// which is right for both outcomes. Without a past, the session cannot continue.
-    Unknown {
-        /// The session's causal past.
-        past: Option<CausalTimestamp>,
-    },
+    /// It is unknown whether the transaction has committed.
+    Unknown(Unknown),
     /// A copy of the key did not answer in time.
     TimedOut,
     /// There is no such transaction.
     NoSuchTransaction,
+    /// The local copy lacks a write on which the session depends, and the session accepts only
+    /// recent copies of this site.
+    Stale,
+    /// The session's timestamp is too far ahead of the clock of this site, which is the home of the
+    /// key.
+    Ahead(SiteId),
+    /// The number of sites that are known to store the session's past. The reply to BARRIER is less
+    /// than the number that it asks for if the time is over.
+    Stored(usize),
 }

@@ -11,20 +11,42 @@ use solera_time::SiteId;
 use crate::shard::ShardId;
 use crate::timestamp::Scheme;
 
+/// What a read does first when the local replica is not recent enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StaleReads {
+    /// The client sends the read to the replica again after each of these delays, and then to the
+    /// home (§4.3; §8.2: 0, 1, 2 and 4 ms).
+    Retry([Duration; 4]),
+    /// The read waits at the replica for up to this time, and then goes to the home. The replica
+    /// answers as soon as it is recent enough.
+    Wait(Duration),
+}
+
 /// Intervals and timeouts of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Interval at which a home publishes how far idle shards are shown.
+    /// Least time between two batches to a replica.
+    pub flush: Duration,
+    /// Interval at which a home publishes how far idle shards are shown, while clients use workers
+    /// of its site.
     pub publish: Duration,
+    /// Interval at which a home publishes this while no client uses them.
+    pub publish_idle: Duration,
     /// Time without an answer after which a message is sent again.
     pub retry: Duration,
     /// Age from which a prepare has expired: its participant then asks the decision home to decide.
     pub prepare_expires: Duration,
     /// Time after which a client gives up a request.
     pub timeout: Duration,
-    /// Delays before a stale read is sent again to the same replica. Then the read goes to the home
-    /// (§8.2: 0, 1, 2 and 4 ms).
-    pub stale_retries: [Duration; 4],
+    /// What a read does when the replica is not recent enough.
+    pub stale: StaleReads,
+    /// Time for which reads of a shard go straight to its home after its replica was too slow.
+    pub slow: Duration,
+    /// How far a client's stamp may be ahead of a home's clock. Clocks that differ by more are
+    /// broken, and must not be followed.
+    pub max_ahead: Duration,
+    /// Time after its last command after which an open transaction is aborted.
+    pub idle: Duration,
     /// Delay before a lock is tried again that another transaction holds.
     pub lock_retry: Duration,
     /// Number of times that a lock is tried before the transaction aborts (§6.2).
@@ -34,11 +56,16 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Timing {
+            flush: Duration::from_millis(1),
             publish: Duration::from_millis(5),
+            publish_idle: Duration::from_millis(100),
             retry: Duration::from_millis(300),
             prepare_expires: Duration::from_secs(1),
             timeout: Duration::from_secs(5),
-            stale_retries: [0, 1, 2, 4].map(Duration::from_millis),
+            stale: StaleReads::Wait(Duration::from_millis(7)),
+            slow: Duration::from_millis(100),
+            max_ahead: Duration::from_secs(3_600),
+            idle: Duration::from_secs(60),
             lock_retry: Duration::from_millis(5),
             lock_tries: 8,
         }
@@ -74,6 +101,8 @@ pub enum Rule {
     LastAttempt,
     /// A restarted home assigns stamps above all that it has assigned or reported before.
     Ceiling,
+    /// A dependency is forgotten only when no open transaction has read an older copy.
+    UnreadBeforeForgotten,
 }
 
 /// Configuration of a worker.
@@ -85,10 +114,23 @@ pub struct Config {
     pub topology: Arc<Topology>,
     /// Number of shards: a multiple of the number of partitions.
     pub shards: u16,
+    /// Number of sites with which the cluster began. They are the first homes, by turns.
+    pub founders: usize,
+    /// Prefixes of keys, the longest first, with the site whose shards hold these keys. `None`
+    /// stands for all shards, which hold the keys without such a prefix, too.
+    pub home_of: Arc<[(Vec<u8>, Option<SiteId>)]>,
     /// Scheme of timestamps.
     pub scheme: Scheme,
-    /// Number of this start of the worker's process; a later one is greater.
+    /// Number of this start of the worker's process, unless its journal has a greater one. A later
+    /// start has a greater number.
     pub incarnation: u64,
+    /// Generation of its site to which the worker belongs. In any generation but the first, the
+    /// worker gets its data from other sites.
+    pub generation: u32,
+    /// Whether to emit records.
+    pub journal: bool,
+    /// Whether to emit an event for each write that a home shows, for checkers of histories.
+    pub trace: bool,
     /// Intervals and timeouts.
     pub timing: Timing,
     /// Rule that a test takes out.
@@ -101,10 +143,15 @@ impl Config {
     pub fn new(address: Address, topology: Arc<Topology>, shards: u16) -> Config {
         Config {
             address,
+            founders: topology.sites(),
             topology,
             shards,
+            home_of: Arc::new([]),
             scheme: Scheme::PerSite(2),
             incarnation: 1,
+            generation: 0,
+            journal: true,
+            trace: false,
             timing: Timing::default(),
             without: Without::default(),
         }
@@ -115,9 +162,26 @@ impl Config {
         self.without.keeps(rule)
     }
 
-    /// Returns the shard of a key.
-    pub fn shard_of(&self, key: &Key) -> ShardId {
-        ShardId(PartitionId::of(key, self.shards).0)
+    /// Returns the first home of a shard.
+    pub fn first_home(&self, shard: ShardId) -> SiteId {
+        SiteId((usize::from(shard.0) % self.founders.max(1)) as u8)
+    }
+
+    /// Returns the shard of a key. The owner of the key's partition owns the shard.
+    pub fn shard_of(&self, key: &[u8]) -> ShardId {
+        let hashed = PartitionId::of(key, self.shards).0;
+        let space = self.home_of.iter().find(|(prefix, _)| key.starts_with(prefix));
+        let Some((_, Some(site))) = space else { return ShardId(hashed) };
+        // The nearest shard of the same partition whose first home is this site.
+        let of_partition = self.shards / self.topology.partitions;
+        let (first, turn) = (hashed - hashed % of_partition, self.founders.max(1) as u16);
+        let shard = hashed - hashed % turn + u16::from(site.0);
+        let last = first + of_partition - 1;
+        ShardId(match shard {
+            shard if shard < first => shard + turn,
+            shard if shard > last => shard - turn,
+            shard => shard,
+        })
     }
 
     /// Returns the shards of these writes.
@@ -132,10 +196,14 @@ impl Config {
         self.topology.owner(site, PartitionId(partition as u16))
     }
 
-    /// Returns the workers that have replicas of this worker's shards.
-    pub(crate) fn replicas(&self) -> impl Iterator<Item = Address> + use<> {
-        let worker = self.address.worker;
-        let others = self.topology.siblings_of(self.address.site);
-        others.map(move |site| Address { site, worker })
+    /// Returns whether this worker stores a shard.
+    pub(crate) fn is_mine(&self, shard: ShardId) -> bool {
+        shard.0 < self.shards && self.owner(self.address.site, shard) == self.address
+    }
+
+    /// Returns the workers of a site that store some of this worker's shards.
+    pub(crate) fn siblings(&self, site: SiteId) -> BTreeSet<Address> {
+        let partitions = self.topology.owned_by(self.address);
+        partitions.map(|partition| self.topology.owner(site, partition)).collect()
     }
 }

@@ -4,20 +4,22 @@
 mod committing;
 mod reading;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use solera_data::{Key, Op};
+use solera_data::{Effect, Key, Op};
 use solera_machine::{Address, Now, RequestId};
 use solera_time::{Monotonic, SiteId};
 
 use self::committing::{Committing, Executing, Preparing};
 use self::reading::Reading;
 use crate::client::Transaction;
-use crate::command::{AbortCause, Command, Response};
+use crate::command::{AbortCause, Command, OnStale, ReadCounts, Response};
 use crate::config::{Config, Rule};
-use crate::message::{Body, ClientId, TransactionId};
+use crate::message::{ClientId, Message, TransactionId};
 use crate::outbox::Outbox;
-use crate::shard::{Homes, ShardId};
+use crate::passed::{NO_LIMIT, Passed};
+use crate::shard::{Homes, ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
 /// The event for which a transaction waits.
@@ -29,6 +31,8 @@ enum Stage {
     Preparing(Preparing),
     Committing(Committing),
     Executing(Executing),
+    /// Nothing: the outcome has arrived after the client had stopped waiting.
+    Ended(Response),
 }
 
 /// An open transaction.
@@ -38,6 +42,11 @@ struct Open {
     stage: Stage,
     /// Whether it is a single operation, for which the client has not begun a transaction.
     single: bool,
+    on_stale: OnStale,
+    /// Number of the attempt to commit it; 0 before. Homes know the transaction by this number.
+    attempt: u64,
+    /// Time of its last command.
+    used: Monotonic,
 }
 
 /// The open transactions of a worker's clients.
@@ -51,8 +60,16 @@ pub(crate) struct Gateway {
     open: BTreeMap<u64, Open>,
     /// The transaction of each read that has no answer yet.
     reads: BTreeMap<u64, u64>,
+    /// The transactions that wait for an answer.
+    active: BTreeSet<u64>,
+    /// Number of the next attempt to commit a transaction.
+    next_attempt: u64,
+    /// The transaction of each attempt that has not ended.
+    attempts: BTreeMap<u64, u64>,
     /// The workers that may have records of this client, and the `oldest` that was sent to each.
     informed: BTreeMap<Address, u64>,
+    /// Until when reads of a shard go straight to its home, because its replica was too slow.
+    slow: BTreeMap<ShardId, Monotonic>,
 }
 
 /// The data that the gateway needs besides its own state.
@@ -61,6 +78,7 @@ pub(crate) struct Context<'a> {
     pub(crate) homes: &'a Homes,
     pub(crate) out: &'a mut Outbox,
     pub(crate) now: Now,
+    pub(crate) passed: &'a Passed,
 }
 
 impl Context<'_> {
@@ -92,12 +110,27 @@ impl Gateway {
             next_read: 1,
             open: BTreeMap::new(),
             reads: BTreeMap::new(),
+            active: BTreeSet::new(),
+            next_attempt: 1,
+            attempts: BTreeMap::new(),
             informed: BTreeMap::new(),
+            slow: BTreeMap::new(),
         }
     }
 
+    /// Returns the identifier by which homes know the present attempt of a transaction.
     fn tid(&self, number: u64) -> TransactionId {
-        TransactionId { client: self.id, number }
+        let attempt = self.open.get(&number).map_or(0, |open| open.attempt);
+        TransactionId { client: self.id, number: attempt }
+    }
+
+    /// Begins an attempt to commit a transaction. Transactions that merely stay open have none, so
+    /// that homes need not keep outcomes because of them.
+    fn begin_attempt(&mut self, number: u64) {
+        let Some(open) = self.open.get_mut(&number) else { return };
+        open.attempt = self.next_attempt;
+        self.attempts.insert(open.attempt, number);
+        self.next_attempt += 1;
     }
 
     /// Executes a client's command.
@@ -108,41 +141,79 @@ impl Gateway {
         command: Command,
     ) {
         match command {
-            Command::Begin { past } => {
-                let number = self.begin(past, false);
+            Command::Begin { past, on_stale } => {
+                let number = self.begin(past, (false, on_stale), context.now.monotonic);
                 context.out.reply(request, Response::Begun(number));
             }
-            Command::Execute { past, key, op } => {
-                let number = self.begin(past, true);
+            Command::Execute { past, key, op, on_stale } => {
+                let number = self.begin(past, (true, on_stale), context.now.monotonic);
                 if op.is_update() {
                     self.execute(context, request, number, vec![(key, op)]);
                 } else {
-                    self.read(context, request, number, key, op);
+                    self.read(context, request, number, (key, op));
                 }
             }
-            Command::Operate { transaction, key, op } => {
-                self.operate(context, request, (transaction, key, op));
+            Command::Operate { transaction, key, op, validates } => {
+                self.operate(context, request, (transaction, key, op), validates);
             }
             Command::Commit { transaction } => match self.is_idle(transaction) {
                 true => self.commit(context, request, transaction),
                 false => context.out.reply(request, Response::NoSuchTransaction),
             },
-            Command::Abort { transaction } => {
-                if self.is_idle(transaction) {
-                    self.open.remove(&transaction);
-                    context.out.reply(request, Response::Aborted(AbortCause::Given));
-                } else {
-                    context.out.reply(request, Response::NoSuchTransaction);
-                }
-            }
+            Command::Await { transaction } => self.await_outcome(context, request, transaction),
+            Command::Abort { transaction } => self.abandon(context, request, transaction),
+            // The machine answers these itself.
+            Command::Barrier { .. } | Command::CountStored { .. } => {}
         }
     }
 
-    fn begin(&mut self, past: CausalTimestamp, single: bool) -> u64 {
+    /// Replies with the outcome of a transaction once it is known.
+    fn await_outcome(&mut self, context: &mut Context<'_>, request: RequestId, number: u64) {
+        let now = context.now.monotonic;
+        match self.open.get_mut(&number).map(|open| &mut open.stage) {
+            Some(Stage::Executing(executing)) => {
+                (executing.request, executing.since) = (Some(request), now);
+            }
+            Some(Stage::Ended(reply)) => {
+                let reply = reply.clone();
+                self.end(context, number, request, reply);
+            }
+            _ => context.out.reply(request, Response::NoSuchTransaction),
+        }
+    }
+
+    /// Aborts a transaction, or stops waiting for its outcome.
+    fn abandon(&mut self, context: &mut Context<'_>, request: RequestId, number: u64) {
+        match self.open.get_mut(&number).map(|open| &mut open.stage) {
+            Some(Stage::Idle | Stage::Ended(_)) => {
+                self.end(context, number, request, Response::Aborted(AbortCause::Given));
+            }
+            Some(Stage::Reading(reading)) => {
+                let read = reading.number();
+                self.reads.remove(&read);
+                self.end(context, number, request, Response::Aborted(AbortCause::Given));
+            }
+            Some(Stage::Executing(executing)) => {
+                (executing.request, executing.abandoned) = (None, true);
+                context.out.reply(request, Response::Aborted(AbortCause::Given));
+            }
+            _ => context.out.reply(request, Response::NoSuchTransaction),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        past: CausalTimestamp,
+        (single, on_stale): (bool, OnStale),
+        used: Monotonic,
+    ) -> u64 {
         let number = self.next;
         self.next += 1;
         let transaction = Transaction::new(past);
-        self.open.insert(number, Open { transaction, stage: Stage::Idle, single });
+        self.open.insert(
+            number,
+            Open { transaction, stage: Stage::Idle, single, on_stale, attempt: 0, used },
+        );
         number
     }
 
@@ -156,9 +227,16 @@ impl Gateway {
         context: &mut Context<'_>,
         request: RequestId,
         (number, key, op): (u64, Key, Op),
+        validates: bool,
     ) {
         if !self.is_idle(number) {
             return context.out.reply(request, Response::NoSuchTransaction);
+        }
+        if let Some(open) = self.open.get_mut(&number) {
+            open.used = context.now.monotonic;
+            if validates {
+                open.transaction.add_write(key.clone(), Effect::default());
+            }
         }
         if matches!(op, Op::Set(_)) {
             let open = self.open.get_mut(&number).expect("it is open");
@@ -171,15 +249,64 @@ impl Gateway {
                 }
                 outcome
             });
-            return context.out.reply(request, Response::Done(result));
+            return context.out.reply(request, Response::Done(result, ReadCounts::default()));
         }
-        self.read(context, request, number, key, op);
+        self.read(context, request, number, (key, op));
     }
 
     /// Ends a transaction.
     fn end(&mut self, context: &mut Context<'_>, number: u64, request: RequestId, reply: Response) {
-        self.open.remove(&number);
+        self.remove(number);
         context.out.reply(request, reply);
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Some(open) = self.open.remove(&number) {
+            self.attempts.remove(&open.attempt);
+        }
+        self.active.remove(&number);
+    }
+
+    /// Aborts transactions that their clients have not used for too long.
+    pub(crate) fn end_idle(&mut self, now: Monotonic, timeout: Duration) {
+        self.open
+            .retain(|_, open| !matches!(open.stage, Stage::Idle) || now.since(open.used) < timeout);
+    }
+
+    /// Puts a transaction into a stage in which it waits for answers.
+    fn wait(&mut self, number: u64, stage: Stage) {
+        if let Some(open) = self.open.get_mut(&number) {
+            open.stage = stage;
+            self.active.insert(number);
+        }
+    }
+
+    /// Ends the client's request, because it wants no reply any more. A transaction that may have
+    /// written goes on without the client.
+    pub(crate) fn cancel(&mut self, request: RequestId) {
+        let is_reading = |open: &Open| matches!(&open.stage, Stage::Reading(reading) if reading.request() == request);
+        let found = self.active.iter().find(|number| self.open.get(number).is_some_and(is_reading));
+        if let Some(number) = found.copied() {
+            self.open.remove(&number);
+            self.active.remove(&number);
+        }
+    }
+
+    /// Returns the least shardstamp that an open transaction has read in a shard with this home.
+    pub(crate) fn least_read(&self, site: SiteId, homes: &Homes) -> Stamp {
+        let reads = self.open.values().flat_map(|open| open.transaction.reads());
+        let here = reads.filter(|(shard, _)| homes.home(*shard) == site);
+        here.map(|(_, shown)| shown).min().unwrap_or(NO_LIMIT)
+    }
+
+    /// Returns whether transactions wait for answers.
+    pub(crate) fn waits(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    /// Returns the number of open transactions.
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
     }
 
     /// Returns the past with which the session continues after a commit.
@@ -192,38 +319,40 @@ impl Gateway {
 
     /// Returns the smallest number for which this client may still send messages to homes.
     fn oldest(&self) -> u64 {
-        self.open.keys().next().copied().unwrap_or(self.next)
+        self.attempts.keys().next().copied().unwrap_or(self.next_attempt)
     }
 
-    /// Sends a message to a home. Before, sends the number below which this client sends nothing
-    /// more, if the home does not know it yet.
-    fn send_to_home(&mut self, context: &mut Context<'_>, to: Address, body: Body) {
-        let oldest = self.oldest();
-        if self.informed.get(&to).is_none_or(|known| *known < oldest) {
-            self.informed.insert(to, oldest);
-            context.out.send(to, Body::Oldest(self.id, oldest));
+    /// Sends a message to a home, which notes the number below which this client sends nothing more.
+    /// The messages themselves contain it.
+    fn send_to_home(&mut self, context: &mut Context<'_>, to: Address, message: Message) {
+        if matches!(message, Message::Execute(_) | Message::Prepare(_)) {
+            self.informed.insert(to, self.oldest());
         }
-        context.out.send(to, body);
+        context.out.send(to, message);
     }
 
     /// Sends again what has no answer, and gives up what has waited too long.
     pub(crate) fn on_tick(&mut self, context: &mut Context<'_>) {
-        let numbers: Vec<u64> = self.open.keys().copied().collect();
+        let numbers: Vec<u64> = self.active.iter().copied().collect();
         for number in numbers {
             match self.open.get(&number).map(|open| &open.stage) {
                 Some(Stage::Reading(_)) => self.repeat_read(context, number),
                 Some(Stage::Preparing(_)) => self.repeat_prepares(context, number),
                 Some(Stage::Committing(_)) => self.repeat_commit(context, number),
                 Some(Stage::Executing(_)) => self.repeat_execute(context, number),
-                Some(Stage::Idle) | None => {}
+                Some(Stage::Idle | Stage::Ended(_)) | None => {}
             }
         }
+    }
+
+    /// Sends homes the number below which this client sends nothing more, if they do not know it.
+    pub(crate) fn send_oldest(&mut self, context: &mut Context<'_>) {
         let oldest = self.oldest();
         let behind: Vec<Address> =
             self.informed.iter().filter(|(_, known)| **known < oldest).map(|(to, _)| *to).collect();
         for to in behind {
             self.informed.insert(to, oldest);
-            context.out.send(to, Body::Oldest(self.id, oldest));
+            context.out.send(to, Message::Oldest(self.id, oldest));
         }
     }
 }

@@ -17,7 +17,7 @@ use solera_time::{Monotonic, SiteId};
 use self::reading::ParkedRead;
 use self::streaming::Streams;
 use crate::config::{Config, Rule};
-use crate::message::{Body, ClientId, Commit, Executed, Prepare, TransactionId};
+use crate::message::{ClientId, Commit, Event, Executed, Message, Prepare, TransactionId};
 use crate::outbox::Outbox;
 use crate::record::Record;
 use crate::shard::{Homes, ShardId, Stamp};
@@ -70,6 +70,8 @@ pub(crate) struct Home {
     oldest: BTreeMap<ClientId, u64>,
     parked: Vec<ParkedRead>,
     streams: Streams,
+    /// Number of committed transactions that not all participants have confirmed.
+    unconfirmed: usize,
 }
 
 /// The data that a home needs besides its own state.
@@ -79,6 +81,12 @@ pub(crate) struct Context<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) out: &'a mut Outbox,
     pub(crate) now: Now,
+    /// The workers that have replicas of this worker's shards.
+    pub(crate) targets: &'a [Address],
+    /// The sites other than this one that store all data.
+    pub(crate) others: &'a [SiteId],
+    /// What this site has confirmed about its own homes; see `StoredAt::unread`.
+    pub(crate) unread: Stamp,
 }
 
 impl Context<'_> {
@@ -93,8 +101,11 @@ impl Context<'_> {
     /// Returns the merged timestamps of the versions that these writes overwrite.
     fn overwritten_by(&self, writes: &[(Key, Effect)]) -> CausalTimestamp {
         let mut overwritten = CausalTimestamp::new(self.config.scheme);
-        for dependencies in writes.iter().filter_map(|(key, _)| self.store.dependencies(key)) {
-            overwritten.merge(dependencies, self.homes);
+        for (key, _) in writes {
+            let shard = self.config.shard_of(key);
+            if let Some(dependencies) = self.store.dependencies(shard, key) {
+                overwritten.merge(&dependencies, self.homes);
+            }
         }
         overwritten
     }
@@ -112,6 +123,7 @@ impl Home {
             oldest: BTreeMap::new(),
             parked: Vec::new(),
             streams: Streams::new(start),
+            unconfirmed: 0,
         }
     }
 
@@ -121,17 +133,39 @@ impl Home {
         (self.prepared.len(), self.records.len())
     }
 
+    /// Returns the greatest stamp that was assigned, reported or committed here.
+    pub(crate) fn clock(&self) -> Stamp {
+        self.clock
+    }
+
+    /// Returns the durable bound of the clock.
+    pub(crate) fn ceiling(&self) -> Stamp {
+        self.ceiling
+    }
+
+    /// Returns whether something here ends only with time.
+    pub(crate) fn waits(&self) -> bool {
+        !self.prepared.is_empty() || !self.parked.is_empty() || self.unconfirmed > 0
+    }
+
+    /// Returns whether a client's stamp is so far ahead of the clock that no correct clock can have
+    /// produced it.
+    fn is_too_far_ahead(&self, context: &Context<'_>, stamp: Stamp) -> bool {
+        let clock = self.clock.max(context.clock()).0;
+        stamp.0 > clock.saturating_add(context.config.timing.max_ahead.as_micros() as u64)
+    }
+
     /// Returns the least stamp that was assigned to an undecided transaction in the shard. If the
     /// transaction commits, its writes have this stamp or a greater one.
-    fn first_undecided(&self, context: &Context<'_>, shard: ShardId) -> Option<Stamp> {
+    fn first_undecided(&self, config: &Config, shard: ShardId) -> Option<Stamp> {
         let (assigned, _) = self.assigned.get(&shard)?.first()?;
-        context.config.has(Rule::ShowInOrder).then_some(*assigned)
+        config.has(Rule::ShowInOrder).then_some(*assigned)
     }
 
     /// Returns the shardstamp: all writes of the shard up to it are shown, and no others will be
     /// added.
-    fn shown(&self, context: &Context<'_>, shard: ShardId) -> Stamp {
-        let first = self.first_undecided(context, shard);
+    pub(crate) fn shown(&self, config: &Config, shard: ShardId) -> Stamp {
+        let first = self.first_undecided(config, shard);
         first.map_or(self.clock, |assigned| Stamp(assigned.0 - 1))
     }
 
@@ -160,22 +194,26 @@ impl Home {
         request: Prepare,
     ) {
         let tid = request.tid;
+        self.on_oldest(tid.client, request.oldest);
         if !self.may_arrive(tid) {
             return;
         }
         if let Some(record) = self.records.get(&tid) {
             let committed = matches!(record, Ended::Committed { .. });
-            return context.out.send(from, Body::Outcome(tid, committed));
+            return context.out.send(from, Message::Outcome(tid, committed));
         }
         if !self.prepared.contains_key(&tid) {
             if let Some(key) = self.locked(context, tid, request.writes.iter().map(|(key, _)| key))
             {
-                return context.out.send(from, Body::Locked(tid, key));
+                return context.out.send(from, Message::Locked(tid, key));
+            }
+            if self.is_too_far_ahead(context, request.above) {
+                return context.out.send(from, Message::Outcome(tid, false));
             }
             self.prepare(context, request);
         }
         let prepared = &self.prepared[&tid];
-        let body = Body::Prepared(tid, prepared.assigned, prepared.overwritten.clone());
+        let body = Message::Prepared(tid, prepared.assigned, prepared.overwritten.clone());
         context.out.send(from, body);
     }
 
@@ -193,7 +231,7 @@ impl Home {
     }
 
     fn prepare(&mut self, context: &mut Context<'_>, request: Prepare) {
-        let Prepare { tid, above, writes, decision_home } = request;
+        let Prepare { tid, above, writes, decision_home, .. } = request;
         let assigned = self.assign(context, above);
         let overwritten = context.overwritten_by(&writes);
         context.out.record(Record::Prepared {
@@ -257,8 +295,7 @@ impl Home {
             self.advance(context, stamp);
             for (key, effect) in prepared.writes {
                 let shard = context.config.shard_of(&key);
-                let dependencies = commit.timestamp.clone();
-                context.store.hide(shard, stamp, (key, effect), dependencies);
+                context.store.hide(shard, stamp, (key, effect), &commit.timestamp);
             }
         }
         self.show(context, prepared.shards);
@@ -268,8 +305,12 @@ impl Home {
     /// Shows the hidden writes of these shards that no undecided transaction can precede any more.
     fn show(&mut self, context: &mut Context<'_>, shards: impl IntoIterator<Item = ShardId>) {
         for shard in shards {
-            let before = self.first_undecided(context, shard).unwrap_or(Stamp(u64::MAX));
-            self.streams.push(context.store.show(shard, before));
+            let before = self.first_undecided(context.config, shard).unwrap_or(Stamp(u64::MAX));
+            let entries = context.store.show(shard, before);
+            if context.config.trace {
+                entries.iter().for_each(|entry| context.out.trace(Event::Shown(entry.clone())));
+            }
+            self.streams.push(entries);
         }
     }
 }

@@ -17,10 +17,12 @@
 //! | `gateway` | runs clients' transactions: messages, retries, timeouts |
 //! | `home` | homes: stamps, locks, decisions, reads, the stream to replicas |
 //! | `replica` | replicas: applying, reading |
-//! | `store` | versions of keys, shown and hidden |
-//! | `record` | what must survive a restart |
-//! | `message`, `command`, `config` | what goes in and out |
-//! | `machine` | the machine of a worker |
+//! | `store`, `version` | versions of keys, shown and hidden |
+//! | `passed` | dependencies that every replica has passed, so that they can be removed |
+//! | `record`, `recovery` | what must survive a restart, and the machine rebuilt from it |
+//! | `message`, `valid` | messages, and their validation |
+//! | `command`, `config`, `protocol` | commands, configuration, the protocol's number |
+//! | `machine` | the machine of a worker: dispatch, time, membership, checkpoints, barriers |
 
 mod client;
 mod command;
@@ -30,20 +32,31 @@ mod home;
 mod machine;
 mod message;
 mod outbox;
+mod passed;
+mod protocol;
+mod rare;
 mod record;
+mod recovery;
 mod replica;
 mod shard;
 mod store;
 mod timestamp;
+mod valid;
+mod version;
 
 pub use client::{Freshness, PreparedAt, Transaction};
-pub use command::{AbortCause, Command, Response};
-pub use config::{Config, Rule, Timing};
-pub use machine::{Occult, Output};
+pub use command::{AbortCause, Command, OnStale, ReadCounts, Response, Unknown};
+pub use config::{Config, Rule, StaleReads, Timing};
+pub use machine::{Checkpoint, Occult};
 pub use message::{
-    Batch, Body, ClientId, Commit, Copied, Decision, Entry, Execute, Executed, Prepare, Read,
-    ReadAnswer, TransactionId,
+    Batch, ClientId, Commit, Copied, Copies, CopyRequest, Decision, Entry, Event, Execute,
+    Executed, Input, Message, Output, Prepare, Progress, Read, ReadAnswer, Stored, StoredAt,
+    TransactionId,
 };
-pub use record::Record;
+pub use passed::Passing;
+pub use protocol::PROTOCOL;
+pub use rare::ALL as RARE_PATHS;
+pub use record::{Part, Record, Rest};
+pub use recovery::Recovery;
 pub use shard::{DEFAULT_SHARDS, Homes, STAMP_END, ShardId, Stamp};
 pub use timestamp::{CausalTimestamp, Scheme, Unreadable};

@@ -1,120 +1,136 @@
 //! The machine of one worker: homes, replicas, and the transactions of its clients.
 
-use solera_machine::{Address, Now, RequestId};
-use solera_time::{Monotonic, Physical};
+mod barriers;
+mod checkpoint;
+mod direct;
+mod upkeep;
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
+
+use solera_machine::{Address, Machine, Now, Records, RequestId};
+use solera_membership::{Members, Participant, SiteStatus};
+use solera_time::{Monotonic, SiteId};
+
+use self::barriers::Waiting;
+pub use self::checkpoint::Checkpoint;
+use self::upkeep::Upkeep;
 use crate::command::{Command, Response};
 use crate::config::Config;
 use crate::gateway::{self, Gateway};
 use crate::home::{self, Home};
-use crate::message::{Body, Read};
+use crate::message::{Event, Input, Message, Output, Read};
 use crate::outbox::{Out, Outbox};
-use crate::record::Record;
-use crate::replica::Replica;
+use crate::passed::Passed;
+use crate::record::{Part, Record};
+use crate::replica::{self, Replica};
 use crate::shard::Homes;
 use crate::store::Store;
-
-/// An output of a worker.
-#[derive(Debug)]
-pub enum Output {
-    /// A record for the journal. What follows must not leave before it is durable.
-    Record(Box<Record>),
-    /// A message to another worker.
-    Send {
-        /// The receiver.
-        to: Address,
-        /// The message.
-        body: Body,
-    },
-    /// The reply to a command.
-    Reply {
-        /// The command's request.
-        request: RequestId,
-        /// The reply.
-        response: Response,
-    },
-}
 
 /// The machine of one worker.
 #[derive(Debug)]
 pub struct Occult {
-    config: Config,
+    pub(crate) config: Config,
     homes: Homes,
-    store: Store,
+    pub(crate) members: Members,
+    /// The workers of other sites that have replicas of this worker's shards.
+    targets: Vec<Address>,
+    /// The sites other than this one that store all data.
+    others: Vec<SiteId>,
+    pub(crate) store: Store,
     home: Home,
-    replica: Replica,
+    pub(crate) replica: Replica,
     gateway: Gateway,
-    out: Outbox,
+    passed: Passed,
+    upkeep: Upkeep,
+    waiting: Vec<Waiting>,
+    pub(crate) out: Outbox,
+    outputs: VecDeque<Output>,
+    next_tick: Option<Monotonic>,
+    /// See [`Occult::ignored`].
+    ignored: u64,
 }
 
 impl Occult {
-    /// Creates the machine of a worker that stores nothing.
-    pub fn new(config: Config, homes: Homes) -> Occult {
-        Occult {
+    /// Creates the machine of a worker that stores nothing yet and knows these sites.
+    pub fn new(config: Config, members: &Members) -> Occult {
+        let mut worker = Occult::empty(config, members);
+        worker.start();
+        worker
+    }
+
+    /// Creates a machine whose process has not started.
+    pub(crate) fn empty(config: Config, members: &Members) -> Occult {
+        let homes = Homes::new(config.shards, |shard| config.first_home(shard));
+        let mut worker = Occult {
             store: Store::new(config.scheme),
             home: Home::new(config.incarnation),
             replica: Replica::default(),
             gateway: Gateway::new(&config),
+            members: members.clone(),
+            targets: Vec::new(),
+            others: Vec::new(),
+            passed: Passed::default(),
+            upkeep: Upkeep::default(),
+            waiting: Vec::new(),
             out: Outbox::default(),
+            outputs: VecDeque::new(),
+            next_tick: Some(Monotonic(0)),
+            ignored: 0,
             config,
             homes,
-        }
-    }
-
-    /// Rebuilds a worker from its records. Open transactions of its clients are gone. The
-    /// configuration has a greater incarnation than before.
-    pub fn recover(
-        config: Config,
-        homes: Homes,
-        records: impl IntoIterator<Item = Record>,
-    ) -> Occult {
-        let mut worker = Occult::new(config, homes);
-        let now = Now { monotonic: Monotonic(0), physical: Physical(0) };
-        for record in records {
-            match record {
-                Record::Batch(from, batch) => {
-                    worker.replica.recover_batch(&mut worker.store, from, batch);
-                }
-                Record::Copies { from, start, position, copies } => {
-                    let at = (start, position);
-                    worker.replica.on_copies(&mut worker.store, from, at, copies);
-                }
-                record => worker.with_home(now, |home, context| home.recover(context, record)),
-            }
-        }
-        // What these steps sent was sent before the restart, or its sender repeats it.
-        worker.out = Outbox::default();
-        worker.with_home(now, |home, context| home.recovered(context));
+        };
+        worker.find_targets();
         worker
     }
 
-    /// Handles a message. Links are FIFO and may lose messages.
-    pub fn on_message(&mut self, now: Now, from: Address, body: Body) {
-        self.dispatch(now, from, body);
-        self.finish(now);
+    /// Continues as the process with this incarnation.
+    pub(crate) fn restart_as(&mut self, incarnation: u64) {
+        self.config.incarnation = incarnation;
+        self.gateway = Gateway::new(&self.config);
+        self.home.start_at(incarnation);
     }
 
-    /// Handles a command of a client.
-    pub fn on_command(&mut self, now: Now, request: RequestId, command: Command) {
-        self.with_gateway(now, |it, context| it.on_command(context, request, command));
-        self.finish(now);
+    /// Records the start of the process.
+    pub(crate) fn start(&mut self) {
+        self.record(Record::Started(self.config.incarnation));
     }
 
-    /// Sends messages again that have no answer, ends transactions that have expired, and publishes
-    /// how far shards are shown. Must be called about every millisecond.
-    pub fn on_tick(&mut self, now: Now) {
-        self.with_home(now, |home, context| home.on_tick(context));
-        self.with_gateway(now, |it, context| it.on_tick(context));
-        self.finish(now);
+    pub(crate) fn record(&mut self, record: Record) {
+        if self.config.journal {
+            let mut records = Records::default();
+            records.push_with(|bytes| record.encode(bytes));
+            self.outputs.push_back(Output::Records(records));
+        }
     }
 
-    /// Returns the next output.
-    pub fn poll_output(&mut self) -> Option<Output> {
-        Some(match self.out.pop()? {
-            Out::Record(record) => Output::Record(record),
-            Out::Send(to, body) => Output::Send { to, body },
-            Out::Reply(request, response) => Output::Reply { request, response },
-        })
+    /// Finds the replicas of this worker's shards at the present sites.
+    pub(crate) fn find_targets(&mut self) {
+        let me = self.config.address.site;
+        self.others = self.members.members_and_joining().filter(|site| *site != me).collect();
+        let siblings = self.others.iter().flat_map(|site| self.config.siblings(*site));
+        self.targets = siblings.collect();
+    }
+
+    /// Returns the homes at other sites of this worker's shards.
+    fn homes_elsewhere(&self) -> impl Iterator<Item = Address> + '_ {
+        let sites = self.homes.sites().filter(|site| *site != self.config.address.site);
+        sites.flat_map(|site| self.config.siblings(site))
+    }
+
+    /// Returns the list of sites that the worker uses.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// Returns the homes of shards.
+    pub fn homes(&self) -> &Homes {
+        &self.homes
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Returns the number of prepared transactions, of records of ended ones, and of writes that
@@ -124,39 +140,89 @@ impl Occult {
         (prepared, records, self.store.hidden())
     }
 
+    /// Returns the number of open transactions of this worker's clients.
+    pub fn open(&self) -> usize {
+        self.gateway.open()
+    }
+
+    /// Returns the number of keys that have a value here.
+    pub fn keys(&self) -> usize {
+        self.store.keys()
+    }
+
+    /// Returns the approximate size of the data here in bytes, and the largest size since the last
+    /// call.
+    pub fn take_held(&mut self) -> (usize, usize) {
+        self.store.take_held()
+    }
+
+    /// Returns the number of messages that were dropped since the start, because no correct worker
+    /// sends them or they came too late.
+    pub fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
     /// Sends new entries to replicas, and handles this worker's messages to itself.
     fn finish(&mut self, now: Now) {
-        let mut others = Outbox::default();
+        let publish = self.publish_interval(now.monotonic);
+        self.with_home(now, |home, context| home.stream(context, publish));
         loop {
-            self.with_home(now, |home, context| home.stream(context));
             let mut own = Vec::new();
             while let Some(out) = self.out.pop() {
                 match out {
-                    Out::Record(record) => others.record(*record),
-                    Out::Send(to, body) if to == self.config.address => own.push(body),
-                    Out::Send(to, body) => others.send(to, body),
-                    Out::Reply(request, response) => others.reply(request, response),
+                    Out::Record(record) => self.record(*record),
+                    Out::Send(to, message) if to == self.config.address => own.push(message),
+                    Out::Send(to, message) => self.outputs.push_back(Output::Send { to, message }),
+                    Out::Reply(request, response) => {
+                        self.outputs.push_back(Output::Reply { request, response, last: true });
+                    }
+                    Out::Trace(event) => self.outputs.push_back(Output::Trace(event)),
                 }
             }
             if own.is_empty() {
                 break;
             }
-            for body in own {
-                self.dispatch(now, self.config.address, body);
+            for message in own {
+                self.dispatch(now, self.config.address, message);
             }
+            self.with_home(now, |home, context| home.stream(context, publish));
         }
-        self.out = others;
+        self.answer_waiting(now);
+        self.arm(now);
     }
 
-    fn with_home(&mut self, now: Now, action: impl FnOnce(&mut Home, &mut home::Context<'_>)) {
+    pub(crate) fn with_home(
+        &mut self,
+        now: Now,
+        action: impl FnOnce(&mut Home, &mut home::Context<'_>),
+    ) {
+        let unread = self.unread_here(self.config.address.site);
         let mut context = home::Context {
             config: &self.config,
             homes: &self.homes,
             store: &mut self.store,
             out: &mut self.out,
             now,
+            targets: &self.targets,
+            others: &self.others,
+            unread,
         };
         action(&mut self.home, &mut context);
+    }
+
+    fn with_replica(
+        &mut self,
+        now: Now,
+        action: impl FnOnce(&mut Replica, &mut replica::Context<'_>),
+    ) {
+        let mut context = replica::Context {
+            config: &self.config,
+            store: &mut self.store,
+            out: &mut self.out,
+            now: now.monotonic,
+            passed: &self.passed,
+        };
+        action(&mut self.replica, &mut context);
     }
 
     fn with_gateway(
@@ -164,64 +230,75 @@ impl Occult {
         now: Now,
         action: impl FnOnce(&mut Gateway, &mut gateway::Context<'_>),
     ) {
-        let mut context =
-            gateway::Context { config: &self.config, homes: &self.homes, out: &mut self.out, now };
+        let mut context = gateway::Context {
+            config: &self.config,
+            homes: &self.homes,
+            out: &mut self.out,
+            now,
+            passed: &self.passed,
+        };
         action(&mut self.gateway, &mut context);
     }
 
-    fn dispatch(&mut self, now: Now, from: Address, body: Body) {
+    fn dispatch(&mut self, now: Now, from: Address, body: Message) {
         match body {
-            Body::Read(read) => self.on_read(now, from, read),
-            Body::ReadAnswer(answer) => {
+            Message::Read(read) => self.on_read(now, from, read),
+            Message::ReadAnswer(answer) => {
                 self.with_gateway(now, |it, context| it.on_read_answer(context, answer));
             }
-            Body::Prepare(prepare) => {
+            Message::Prepare(prepare) => {
                 self.with_home(now, |it, context| it.on_prepare(context, from, prepare));
             }
-            Body::Prepared(tid, assigned, overwritten) => self.with_gateway(now, |it, context| {
-                it.on_prepared(context, from, tid, (assigned, overwritten));
-            }),
-            Body::Locked(tid, key) => {
+            Message::Prepared(tid, assigned, overwritten) => {
+                self.with_gateway(now, |it, context| {
+                    it.on_prepared(context, from, tid, (assigned, overwritten));
+                })
+            }
+            Message::Locked(tid, key) => {
                 self.with_gateway(now, |it, context| it.on_locked(context, from, tid, key));
             }
-            Body::Abort(tid) => self.with_home(now, |it, context| it.on_abort(context, tid)),
-            Body::Commit(tid, commit, participants) => self.with_home(now, |it, context| {
+            Message::Abort(tid) => self.with_home(now, |it, context| it.on_abort(context, tid)),
+            Message::Commit(tid, commit, participants) => self.with_home(now, |it, context| {
                 it.on_commit(context, from, (tid, commit), participants);
             }),
-            Body::Outcome(tid, committed) => {
+            Message::Outcome(tid, committed) => {
                 self.with_gateway(now, |it, context| it.on_outcome(context, tid, committed));
             }
-            Body::Decided(tid, decision) => {
+            Message::Decided(tid, decision) => {
                 self.with_home(now, |it, context| it.on_decided(context, from, tid, &decision));
             }
-            Body::Applied(tid) => {
+            Message::Applied(tid) => {
                 self.with_home(now, |it, context| it.on_applied(context, from, tid));
             }
-            Body::Query(tid) => {
+            Message::Query(tid) => {
                 self.with_home(now, |it, context| it.on_query(context, from, tid));
             }
-            Body::Resolve(tid) => {
+            Message::Resolve(tid) => {
                 self.with_home(now, |it, context| it.on_resolve(context, from, tid));
             }
-            Body::Execute(execute) => {
+            Message::Execute(execute) => {
                 self.with_home(now, |it, context| it.on_execute(context, from, execute));
             }
-            Body::Executed(tid, executed) => {
-                self.with_gateway(now, |it, context| it.on_executed(context, tid, executed));
+            Message::Executed(tid, executed) => {
+                self.with_gateway(now, |it, context| {
+                    it.on_executed(context, tid, executed);
+                });
             }
-            Body::Oldest(client, oldest) => self.home.on_oldest(client, oldest),
-            Body::Batch(batch) => {
-                let with = (&self.config, now.monotonic);
-                self.replica.on_batch(with, &mut self.store, &mut self.out, from, batch);
+            Message::Oldest(client, oldest) => self.home.on_oldest(client, oldest),
+            Message::Batch(batch) => {
+                self.with_replica(now, |it, context| it.on_batch(context, from, batch));
             }
-            Body::Ask(start, position, shown) => self.with_home(now, |it, context| {
-                it.on_ask(context, from, (start, position), shown);
-            }),
-            Body::Copies { start, position, copies } => {
-                let record = Record::Copies { from, start, position, copies: copies.clone() };
-                self.out.record(record);
-                self.replica.on_copies(&mut self.store, from, (start, position), copies);
+            Message::Stored(stored) => {
+                self.with_home(now, |it, context| it.on_stored(context, from, stored));
             }
+            Message::Wanted => self.with_home(now, |it, context| it.on_wanted(context, from)),
+            Message::CopyRequest(request) => {
+                self.with_home(now, |it, context| it.on_copy_request(context, from, request));
+            }
+            Message::Copies(copies) => {
+                self.with_replica(now, |it, context| it.on_copies(context, from, copies));
+            }
+            Message::Passed(stamps, active) => self.on_passed(now, from, stamps, active),
         }
     }
 
@@ -232,6 +309,125 @@ impl Occult {
             return self.with_home(now, |it, context| it.on_read(context, from, read));
         }
         let home = self.config.owner(site, shard);
-        self.replica.on_read(&self.config, &self.store, &mut self.out, (from, home), &read);
+        self.with_replica(now, |it, context| it.on_read(context, (from, home), read));
+    }
+
+    fn on_command(&mut self, now: Now, request: RequestId, command: Command) {
+        self.note_use(now.monotonic);
+        match command {
+            Command::Barrier { past, sites } => {
+                let deadline = now.monotonic.after(self.config.timing.timeout);
+                self.waiting.push(Waiting { request, past, sites, deadline });
+                self.want_progress(now);
+            }
+            Command::CountStored { past } => {
+                let count = self.stored_sites(&past);
+                self.out.reply(request, Response::Stored(count));
+            }
+            command => {
+                self.with_gateway(now, |it, context| it.on_command(context, request, command));
+            }
+        }
+    }
+
+    /// Ends what has expired, sends again what has no answer, and publishes progress.
+    fn on_tick(&mut self, now: Now) {
+        self.with_home(now, |home, context| home.on_tick(context));
+        self.with_gateway(now, |it, context| it.on_tick(context));
+        self.with_replica(now, |it, context| it.answer_parked(context));
+        self.keep_up(now);
+    }
+}
+
+impl Machine for Occult {
+    type Message = Message;
+    type Command = Command;
+    type Response = Response;
+    type Event = Event;
+    type Job = Infallible;
+    type Question = Infallible;
+    type Answer = Infallible;
+    type Part = Part;
+    type Checkpoint = Checkpoint;
+
+    fn handle(&mut self, now: Now, input: Input) {
+        match input {
+            Input::Message { from, generation, message } => {
+                if generation != self.members.generation(from.site)
+                    || !message.is_for(from, &self.config)
+                {
+                    self.ignored += 1;
+                    return;
+                }
+                self.dispatch(now, from, message);
+            }
+            Input::Client { request, command } => self.on_command(now, request, command),
+            Input::Cancel { request } => {
+                self.gateway.cancel(request);
+                self.waiting.retain(|waiting| waiting.request != request);
+            }
+        }
+        self.finish(now);
+    }
+
+    fn on_deadline(&mut self, now: Now) {
+        if self.next_tick.is_some_and(|tick| now.monotonic >= tick) {
+            self.on_tick(now);
+            self.finish(now);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Monotonic> {
+        self.next_tick
+    }
+
+    fn next_part(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
+        assert!(self.outputs.is_empty(), "records are written before a part that knows of them");
+        self.part_of(checkpoint, keys)
+    }
+
+    fn is_complete(checkpoint: &Checkpoint) -> bool {
+        checkpoint.is_complete()
+    }
+
+    fn encode_part(part: &Part, bytes: &mut Vec<u8>) {
+        part.encode(bytes);
+    }
+}
+
+impl Participant for Occult {
+    /// Takes another list of sites.
+    fn set_members(&mut self, now: Now, members: &Members) {
+        let before = std::mem::replace(&mut self.members, members.clone());
+        if before == *members {
+            return;
+        }
+        self.find_targets();
+        let targets = std::mem::take(&mut self.targets);
+        let is_same = |to: &Address| before.generation(to.site) == members.generation(to.site);
+        self.home.retain_targets(|to| targets.contains(to) && is_same(to));
+        self.targets = targets;
+        for site in SiteId::all(members.sites()) {
+            if members.status(site) == SiteStatus::Gone {
+                self.home.forget_clients_of(site);
+            }
+        }
+        self.passed.clear();
+        self.finish(now);
+    }
+
+    /// Returns whether no shard has its home at a site that has left or is leaving.
+    fn has_completed_removals(&self) -> bool {
+        let stays =
+            |site| matches!(self.members.status(site), SiteStatus::Member | SiteStatus::Joining);
+        self.homes.sites().all(stays)
+    }
+
+    fn is_filled(&self) -> bool {
+        self.config.generation == 0 || self.replica.is_filled(self.homes_elsewhere())
     }
 }

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use solera_data::{Effect, Key, Op, OpError, Outcome, State};
-use solera_machine::Address;
+use solera_machine::{Address, RarePath};
 use solera_time::SiteId;
 
+use crate::command::{Command, Response};
+use crate::passed::Passing;
 use crate::shard::{ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
@@ -65,6 +67,8 @@ pub struct Read {
     /// The shard's entry in the client's timestamp. A home answers once it can show all writes up
     /// to it.
     pub at_least: Stamp,
+    /// Whether a replica that is not recent enough may wait before it answers.
+    pub waits: bool,
 }
 
 /// Answer to a [`Read`].
@@ -91,6 +95,8 @@ pub struct Prepare {
     pub writes: Vec<(Key, Effect)>,
     /// The participant whose record decides.
     pub decision_home: Address,
+    /// Smallest number for which the client may still send a message to this home.
+    pub oldest: u64,
 }
 
 /// A transaction whose writes are all at one home, which validates and decides it in one step. A
@@ -109,6 +115,8 @@ pub struct Execute {
     pub operations: Vec<(Key, Op)>,
     /// Effects of operations that the client has executed on what it has read.
     pub writes: Vec<(Key, Effect)>,
+    /// Smallest number for which the client may still send a message to this home.
+    pub oldest: u64,
 }
 
 /// Result of an [`Execute`].
@@ -123,6 +131,8 @@ pub enum Executed {
     /// Another transaction has locked this key, at this attempt. The client may give up only if it
     /// has sent no later one, which may succeed.
     Locked(Key, u32),
+    /// The client's timestamp is too far ahead of the home's clock. Nothing has changed.
+    Ahead,
 }
 
 /// A group of writes that a home shows in one step: all writes of a shard with one stamp.
@@ -141,15 +151,79 @@ pub struct Entry {
 pub struct Batch {
     /// Start of the home's process. Positions of another start have no meaning in this one.
     pub start: u64,
-    /// Number of entries before these.
+    /// Position in the stream before these entries.
     pub after: u64,
+    /// Position after these entries. It may be greater than `after` and the number of entries
+    /// together, because entries of shards that the receiver does not own are left out.
+    pub end: u64,
     /// The entries, in the order in which the home has shown them.
     pub entries: Vec<Entry>,
-    /// After these entries, all shards of the home are shown up to this stamp, except those in
-    /// `held`.
+    /// The home's progress after these entries, if no further ones follow in another batch.
+    pub progress: Option<Progress>,
+}
+
+/// How far a home's shards are shown and stored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// All shards of the home are shown up to this stamp, except those in `held`.
     pub through: Stamp,
     /// Shards with undecided writes, and the stamps up to which they are shown.
     pub held: Vec<(ShardId, Stamp)>,
+    /// What each site has stored and confirmed.
+    pub stored: Vec<StoredAt>,
+}
+
+/// What a site has stored and confirmed of a home's writes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredAt {
+    /// The site.
+    pub site: SiteId,
+    /// The site stores all writes of the home up to this stamp.
+    pub stored: Stamp,
+    /// No transaction of the site's clients depends on a read of this home's site below this stamp,
+    /// which all replicas have passed.
+    pub unread: Stamp,
+}
+
+/// Progress of a replica in a home's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stored {
+    /// Start of the home's process.
+    pub start: u64,
+    /// Position up to which the replica has applied the stream.
+    pub position: u64,
+    /// The replica shows all writes of the home up to this stamp.
+    pub through: Stamp,
+    /// See [`StoredAt::unread`].
+    pub unread: Stamp,
+    /// Whether the replica lacks entries, and requests them. It receives copies if the home does not
+    /// have these entries any more.
+    pub asks: bool,
+}
+
+/// A request for copies of the versions that a replica may lack.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CopyRequest {
+    /// The last key of the previous group.
+    pub after: Key,
+    /// The replica has all versions up to this stamp.
+    pub above: Stamp,
+}
+
+/// A group of copies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Copies {
+    /// Start of the home's process.
+    pub start: u64,
+    /// Position of the stream at which the home made these copies. A replica continues at the
+    /// position of the first group.
+    pub position: u64,
+    /// The last key of the previous group, as the request named it.
+    pub after: Option<Key>,
+    /// The versions.
+    pub copies: Vec<Copied>,
+    /// Whether these are the last ones.
+    pub last: bool,
 }
 
 /// A key's version, as a home sends it to a replica that has missed entries.
@@ -165,9 +239,23 @@ pub struct Copied {
     pub stamp: Stamp,
 }
 
+/// Input of an [`Occult`](crate::Occult).
+pub type Input = solera_machine::Input<Message, Command>;
+/// Output of an [`Occult`](crate::Occult).
+pub type Output = solera_machine::Output<Message, Response, Event>;
+
+/// Events for checks and statistics.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A home shows writes; only if the configuration requires it.
+    Shown(Entry),
+    /// A rare path was taken.
+    Rare(RarePath),
+}
+
 /// A message between workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Body {
+pub enum Message {
     /// Client to replica or home: reads a key.
     Read(Read),
     /// The answer.
@@ -202,16 +290,15 @@ pub enum Body {
     Oldest(ClientId, u64),
     /// Home to replica: a part of the stream.
     Batch(Batch),
-    /// Replica to home: it has the entries of this start up to this number. Requests those that
-    /// follow, or all versions above this stamp.
-    Ask(u64, u64, Stamp),
-    /// Home to replica: the versions that the replica may lack at a position of the stream.
-    Copies {
-        /// Start of the home's process.
-        start: u64,
-        /// The position.
-        position: u64,
-        /// The versions.
-        copies: Vec<Copied>,
-    },
+    /// Replica to home: how far it has come.
+    Stored(Stored),
+    /// Replica to home: a client waits for the home's progress, so the home must publish it now.
+    Wanted,
+    /// Replica to home: requests copies.
+    CopyRequest(CopyRequest),
+    /// Home to replica: the copies.
+    Copies(Copies),
+    /// Worker to another one of its site: what it knows about the stamps of each site's homes, and
+    /// whether clients use it.
+    Passed(Vec<Passing>, bool),
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use solera_machine::{Address, RequestId};
 
 use crate::command::Response;
-use crate::message::Body;
+use crate::message::{Event, Message};
 use crate::record::Record;
 
 /// Outputs of one worker, in order.
@@ -19,12 +19,13 @@ pub(crate) struct Outbox {
 pub(crate) enum Out {
     /// What follows must not leave before this is durable.
     Record(Box<Record>),
-    Send(Address, Body),
+    Send(Address, Message),
     Reply(RequestId, Response),
+    Trace(Event),
 }
 
 impl Outbox {
-    pub(crate) fn send(&mut self, to: Address, body: Body) {
+    pub(crate) fn send(&mut self, to: Address, body: Message) {
         self.outputs.push_back(Out::Send(to, body));
     }
 
@@ -34,6 +35,10 @@ impl Outbox {
 
     pub(crate) fn reply(&mut self, request: RequestId, response: Response) {
         self.outputs.push_back(Out::Reply(request, response));
+    }
+
+    pub(crate) fn trace(&mut self, event: Event) {
+        self.outputs.push_back(Out::Trace(event));
     }
 
     pub(crate) fn pop(&mut self) -> Option<Out> {

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use solera_data::{Effect, Key};
-use solera_machine::Address;
+use solera_machine::{Address, DecodeError, Protocol};
 
-use crate::message::{Batch, Copied, Decision, Executed, TransactionId};
-use crate::shard::Stamp;
+use crate::message::{Batch, Copied, Copies, Decision, Executed, TransactionId};
+use crate::protocol::PROTOCOL;
+use crate::shard::{ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
 /// A step that must be durable before a message that follows it leaves.
@@ -45,15 +46,63 @@ pub enum Record {
     },
     /// A replica has applied a part of a home's stream.
     Batch(Address, Batch),
-    /// A replica has taken copies of versions, at a position of a home's stream.
-    Copies {
-        /// The home's worker.
-        from: Address,
-        /// Start of the home's process.
-        start: u64,
-        /// The position.
-        position: u64,
-        /// The versions.
-        copies: Vec<Copied>,
-    },
+    /// A replica has taken copies that a home's worker has sent.
+    Copies(Address, Copies),
+    /// A process of the worker has started, with this incarnation.
+    Started(u64),
+}
+
+/// A part of a checkpoint. Values come first, then everything else in one part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Part {
+    /// Versions of keys.
+    Values(Vec<Copied>),
+    /// The rest of the state.
+    Rest(Box<Rest>),
+}
+
+/// The state of a worker without the values.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rest {
+    /// Incarnation of the process.
+    pub incarnation: u64,
+    /// See [`Record::Ceiling`].
+    pub ceiling: Stamp,
+    /// Open prepares and ended transactions, as the records that lead to them.
+    pub records: Vec<Record>,
+    /// Writes that are committed but not shown.
+    pub hidden: Vec<(ShardId, Stamp, Key, Effect, CausalTimestamp)>,
+    /// For each home's stream: its start, the replica's position in it, and whether the replica has
+    /// once had everything.
+    pub positions: Vec<(Address, u64, u64, bool)>,
+}
+
+impl Record {
+    /// Appends the record's bytes.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        PROTOCOL.append_record(self, bytes);
+    }
+
+    /// Decodes a record.
+    ///
+    /// # Errors
+    /// See [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
+        Protocol::decode_record(&[PROTOCOL], bytes)
+    }
+}
+
+impl Part {
+    /// Appends the part's bytes.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        PROTOCOL.append_record(self, bytes);
+    }
+
+    /// Decodes a part.
+    ///
+    /// # Errors
+    /// See [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<Part, DecodeError> {
+        Protocol::decode_record(&[PROTOCOL], bytes)
+    }
 }

@@ -1,104 +1,156 @@
 //! Copies of shards whose homes are elsewhere. They apply the writes that each home has shown, in
 //! the home's order and independently of other homes (§4.1).
 
+mod streams;
+
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use solera_data::Key;
 use solera_machine::Address;
-use solera_time::Monotonic;
+use solera_time::{Monotonic, SiteId};
 
-use crate::config::{Config, Rule};
-use crate::message::{Batch, Body, Copied, Read, ReadAnswer};
+use self::streams::Stream;
+use crate::config::{Config, Rule, StaleReads};
+use crate::message::{Batch, Copies, CopyRequest, Message, Read, ReadAnswer, StoredAt};
 use crate::outbox::Outbox;
+use crate::passed::Passed;
 use crate::record::Record;
 use crate::shard::{ShardId, Stamp};
 use crate::store::Store;
 
-/// The part of one home worker's stream that has arrived.
-#[derive(Debug, Default)]
-struct Stream {
-    start: u64,
-    position: u64,
-    through: Stamp,
-    held: BTreeMap<ShardId, Stamp>,
-    /// Time when missing entries were last requested.
-    asked: Option<Monotonic>,
-}
+/// Interval at which a replica without new entries reports its progress to the home.
+const REPORT: Duration = Duration::from_millis(50);
 
-impl Stream {
-    /// Returns the shardstamp of a shard of this stream.
-    fn shown(&self, shard: ShardId) -> Stamp {
-        self.held.get(&shard).copied().unwrap_or(self.through)
-    }
-
-    /// Returns a stamp up to which all shards are shown.
-    fn floor(&self) -> Stamp {
-        self.held.values().copied().fold(self.through, Stamp::min)
-    }
-
-    /// Applies the entries of a batch that are new.
-    fn apply(&mut self, store: &mut Store, batch: Batch) {
-        let known = self.position.saturating_sub(batch.after) as usize;
-        let end = batch.after + batch.entries.len() as u64;
-        for entry in batch.entries.iter().skip(known) {
-            store.apply(entry);
-        }
-        if end >= self.position {
-            self.position = end;
-            self.asked = None;
-            self.through = batch.through.max(self.through);
-            self.held = batch.held.into_iter().collect();
-        }
-    }
+/// A read that waits until the replica is recent enough.
+#[derive(Debug)]
+struct ParkedRead {
+    from: Address,
+    home: Address,
+    read: Read,
+    until: Monotonic,
 }
 
 /// The replicas of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Replica {
     streams: BTreeMap<Address, Stream>,
+    parked: Vec<ParkedRead>,
+}
+
+/// What a replica needs besides its own state.
+pub(crate) struct Context<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) store: &'a mut Store,
+    pub(crate) out: &'a mut Outbox,
+    pub(crate) now: Monotonic,
+    pub(crate) passed: &'a Passed,
+}
+
+impl Context<'_> {
+    /// Returns what this site has confirmed about the homes of a site.
+    fn unread(&self, site: SiteId) -> Stamp {
+        let workers = self.config.topology.workers[self.config.address.site.index()];
+        self.passed.unread(site, usize::from(workers))
+    }
 }
 
 impl Replica {
-    /// Reads a key at this replica. The client checks whether the version is recent enough.
+    /// Returns the shardstamp of a copy here: it shows all writes of the shard up to this stamp.
+    pub(crate) fn shown(&self, home: Address, shard: ShardId) -> Stamp {
+        self.streams.get(&home).map_or(Stamp::ZERO, |stream| stream.shown(shard))
+    }
+
+    /// Returns what each site has stored and confirmed of a home's writes.
+    pub(crate) fn stored(&self, home: Address) -> &[StoredAt] {
+        self.streams.get(&home).map_or(&[], |stream| stream.stored())
+    }
+
+    /// Returns whether these homes' streams have filled the replica.
+    pub(crate) fn is_filled(&self, mut homes: impl Iterator<Item = Address>) -> bool {
+        homes.all(|home| self.streams.get(&home).is_some_and(|stream| stream.is_filled()))
+    }
+
+    /// Returns the number of reads that wait here.
+    pub(crate) fn parked(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Reads a key at this replica. The client checks whether the version is recent enough. If it
+    /// is not, the read may wait for the home's next batch.
     pub(crate) fn on_read(
-        &self,
-        config: &Config,
-        store: &Store,
-        out: &mut Outbox,
+        &mut self,
+        context: &mut Context<'_>,
         (from, home): (Address, Address),
-        read: &Read,
+        read: Read,
     ) {
-        let shard = config.shard_of(&read.key);
-        let shown = self.streams.get(&home).map_or(Stamp::ZERO, |stream| stream.shown(shard));
-        let (result, dependencies) = store.read(&read.key, &read.op, read.own.as_ref());
+        let shard = context.config.shard_of(&read.key);
+        if self.shown(home, shard) < read.at_least
+            && read.waits
+            && let StaleReads::Wait(wait) = context.config.timing.stale
+        {
+            let until = context.now.after(wait);
+            self.want(context, home);
+            return self.parked.push(ParkedRead { from, home, read, until });
+        }
+        self.answer(context, (from, home), &read);
+    }
+
+    fn answer(&self, context: &mut Context<'_>, (from, home): (Address, Address), read: &Read) {
+        let shard = context.config.shard_of(&read.key);
+        let shown = self.shown(home, shard);
+        let (result, dependencies) =
+            context.store.read(shard, &read.key, &read.op, read.own.as_ref());
         let answer = ReadAnswer { number: read.number, result, dependencies, shown };
-        out.send(from, Body::ReadAnswer(answer));
+        context.out.send(from, Message::ReadAnswer(answer));
+    }
+
+    /// Requests that a home publishes its progress now.
+    pub(crate) fn want(&mut self, context: &mut Context<'_>, home: Address) {
+        let stream = self.streams.entry(home).or_default();
+        let interval = context.config.timing.publish;
+        if stream.wanted.is_none_or(|wanted| context.now.since(wanted) >= interval) {
+            stream.wanted = Some(context.now);
+            context.out.send(home, Message::Wanted);
+        }
+    }
+
+    /// Answers waiting reads that are recent enough, or have waited too long.
+    pub(crate) fn answer_parked(&mut self, context: &mut Context<'_>) {
+        if self.parked.is_empty() {
+            return;
+        }
+        for parked in std::mem::take(&mut self.parked) {
+            let shard = context.config.shard_of(&parked.read.key);
+            let is_due = self.shown(parked.home, shard) >= parked.read.at_least
+                || context.now >= parked.until;
+            match is_due {
+                true => self.answer(context, (parked.from, parked.home), &parked.read),
+                false => self.parked.push(parked),
+            }
+        }
     }
 
     /// Applies a part of a home's stream, or requests the missing part before it.
-    pub(crate) fn on_batch(
-        &mut self,
-        (config, now): (&Config, Monotonic),
-        store: &mut Store,
-        out: &mut Outbox,
-        from: Address,
-        batch: Batch,
-    ) {
+    pub(crate) fn on_batch(&mut self, context: &mut Context<'_>, from: Address, batch: Batch) {
+        let in_order = context.config.has(Rule::InOrder);
         let stream = self.streams.entry(from).or_default();
-        if stream.position == 0 && stream.through == Stamp::ZERO && batch.after == 0 {
+        if stream.begins_with(&batch) {
             stream.start = batch.start;
         }
         let gap = batch.start != stream.start || batch.after > stream.position;
-        if gap && config.has(Rule::InOrder) {
-            if stream.asked.is_none_or(|asked| now.since(asked) >= config.timing.retry) {
-                stream.asked = Some(now);
-                out.send(from, Body::Ask(stream.start, stream.position, stream.floor()));
-            }
-            return;
+        if gap && in_order {
+            return stream.ask(context, from);
         }
-        if !batch.entries.is_empty() {
-            out.record(Record::Batch(from, batch.clone()));
+        if batch.end > stream.position && !batch.entries.is_empty() {
+            context.out.record(Record::Batch(from, batch.clone()));
         }
-        stream.apply(store, batch);
+        let has_entries = batch.end > stream.position;
+        stream.apply(context.store, batch);
+        if has_entries || stream.reported.is_none_or(|at| context.now.since(at) >= REPORT) {
+            stream.report(context, from, false);
+        }
+        self.answer_parked(context);
     }
 
     /// Applies a batch again, from the journal.
@@ -108,21 +160,53 @@ impl Replica {
         stream.apply(store, batch);
     }
 
-    /// Takes copies of the versions that this replica may lack. They may be newer than its
-    /// shardstamps. A reader then finds that the version's own entry exceeds the shardstamp, and
-    /// reads again.
-    pub(crate) fn on_copies(
+    /// Takes copies of the versions that this replica may lack, and requests the next ones. They
+    /// may be newer than its shardstamps. A reader then finds that the version's own entry exceeds
+    /// the shardstamp, and reads again.
+    pub(crate) fn on_copies(&mut self, context: &mut Context<'_>, from: Address, copies: Copies) {
+        let stream = self.streams.entry(from).or_default();
+        if !stream.expects(&copies) {
+            return;
+        }
+        context.out.record(Record::Copies(from, copies.clone()));
+        let next = self.take_copies(context.config, context.store, from, copies);
+        let above = self.streams[&from].floor();
+        match next {
+            Some(after) => {
+                context.out.send(from, Message::CopyRequest(CopyRequest { after, above }));
+            }
+            None => self.streams.entry(from).or_default().report(context, from, true),
+        }
+    }
+
+    /// Takes a group of copies. Returns the key after which the next group begins.
+    pub(crate) fn take_copies(
         &mut self,
+        config: &Config,
         store: &mut Store,
         from: Address,
-        (start, position): (u64, u64),
-        copies: Vec<Copied>,
-    ) {
-        for copied in copies {
-            store.copy(copied);
+        copies: Copies,
+    ) -> Option<Key> {
+        let last_key = copies.copies.last().map(|copied| copied.key.clone());
+        let (is_last, position, start) = (copies.last, copies.position, copies.start);
+        for copied in copies.copies {
+            store.copy(config.shard_of(&copied.key), copied);
         }
         let stream = self.streams.entry(from).or_default();
-        stream.start = start;
-        stream.position = position;
+        stream.take_group(start, position, copies.after.is_none(), is_last, last_key.clone());
+        if is_last { None } else { last_key }
+    }
+
+    /// Returns each stream's position, for a checkpoint.
+    pub(crate) fn positions(&self) -> Vec<(Address, u64, u64, bool)> {
+        let position = |(home, stream): (&Address, &Stream)| {
+            (*home, stream.start, stream.position, stream.is_filled())
+        };
+        self.streams.iter().map(position).collect()
+    }
+
+    /// Restores a stream's position from a checkpoint.
+    pub(crate) fn restore(&mut self, (home, start, position, filled): (Address, u64, u64, bool)) {
+        self.streams.insert(home, Stream::restored(start, position, filled));
     }
 }

@@ -1,6 +1,6 @@
 //! Shards, their stamps, and the sites that are their homes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use solera_time::SiteId;
@@ -49,6 +49,8 @@ impl Stamp {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Homes {
     now: Vec<SiteId>,
+    /// The sites that are the home of some shard, in order.
+    sites: Vec<SiteId>,
     /// For a shard that has moved: its former homes, and the greatest stamp that each may have
     /// assigned.
     former: BTreeMap<ShardId, Vec<(SiteId, Stamp)>>,
@@ -57,7 +59,20 @@ pub struct Homes {
 impl Homes {
     /// Creates the homes of shards that have never moved. `home` returns the home of each.
     pub fn new(shards: u16, home: impl Fn(ShardId) -> SiteId) -> Homes {
-        Homes { now: ShardId::all(shards).map(home).collect(), former: BTreeMap::new() }
+        let now = ShardId::all(shards).map(home).collect();
+        let mut homes = Homes { now, sites: Vec::new(), former: BTreeMap::new() };
+        homes.find_sites();
+        homes
+    }
+
+    fn find_sites(&mut self) {
+        let sites: BTreeSet<SiteId> = self.now.iter().copied().collect();
+        self.sites = sites.into_iter().collect();
+    }
+
+    /// Returns the sites that are the home of some shard, in order.
+    pub fn sites(&self) -> impl Iterator<Item = SiteId> + '_ {
+        self.sites.iter().copied()
     }
 
     /// Returns the number of shards.
@@ -87,5 +102,6 @@ impl Homes {
             Some((_, greatest)) => *greatest = last.max(*greatest),
             None => former.push((from, last)),
         }
+        self.find_sites();
     }
 }

@@ -1,60 +1,63 @@
 //! The versions of keys at one worker, shown and hidden.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
-use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State, View, execute};
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_data::{Effect, Key, Op, OpError, Outcome, State, View, execute};
 
 use crate::message::{Copied, Entry};
 use crate::shard::{ShardId, Stamp};
 use crate::timestamp::{CausalTimestamp, Scheme};
+use crate::version::{Dependencies, Version};
 
-/// A version of a key.
-#[derive(Clone, Debug)]
-pub(crate) struct Version {
-    pub(crate) state: State,
-    pub(crate) dependencies: CausalTimestamp,
-    pub(crate) stamp: Stamp,
-}
+/// Approximate overhead of a key in bytes.
+const KEY_BYTES: usize = size_of::<(Key, Version)>();
+/// Approximate number of bytes of values after which a group of copies ends.
+const GROUP_BYTES: usize = 64 << 10;
 
 /// A committed write that is not shown yet.
 #[derive(Clone, Debug)]
 struct Hidden {
     stamp: Stamp,
     effect: Effect,
-    dependencies: CausalTimestamp,
+    dependencies: Dependencies,
 }
 
-/// The keys of a worker's shards. A deleted key keeps its version, because readers depend on the
-/// deletion.
+/// Function that removes from a timestamp what no reader can miss any more.
+pub(crate) type Forget<'a> = &'a dyn Fn(&mut CausalTimestamp);
+
+/// The keys of a worker's shards. A deleted key keeps its version for as long as readers depend on
+/// the deletion.
 #[derive(Debug)]
 pub(crate) struct Store {
     scheme: Scheme,
-    versions: BTreeMap<Key, Version>,
+    shards: BTreeMap<ShardId, BTreeMap<Key, Version>>,
     /// Hidden writes of each key, by ascending stamps.
     hidden: BTreeMap<Key, Vec<Hidden>>,
     /// Keys of hidden writes, by shard and stamp.
     queue: BTreeMap<ShardId, BTreeMap<Stamp, Vec<Key>>>,
+    /// Number of keys with a value.
+    keys: usize,
+    /// Approximate size of the versions in bytes: now, and its maximum since the last query.
+    held: (usize, usize),
+    /// Where the removal of old timestamps continues.
+    sweep_after: Option<(ShardId, Key)>,
 }
 
 /// Outcome and effect of an operation, or its error.
 pub(crate) type Executed = Result<(Outcome, Option<Effect>), OpError>;
 
-impl Version {
-    fn apply(&mut self, effect: &Effect, stamp: Stamp) {
-        let dot = Dot::of(SiteId(0), Timestamp(stamp.0));
-        // Writes of a key are totally ordered, so each one has observed all that precede it.
-        let observed = Vector::zero(1).with(SiteId(0), dot.ts.just_below());
-        self.state.apply(effect, Context { dot, observed: &observed });
-        self.state.settle(effect, dot);
-        self.stamp = stamp;
-    }
-}
-
 impl Store {
     pub(crate) fn new(scheme: Scheme) -> Store {
-        let (versions, hidden, queue) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Store { scheme, versions, hidden, queue }
+        Store {
+            scheme,
+            shards: BTreeMap::new(),
+            hidden: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            keys: 0,
+            held: (0, 0),
+            sweep_after: None,
+        }
     }
 
     /// Returns the number of writes that are committed but not shown yet.
@@ -62,22 +65,53 @@ impl Store {
         self.hidden.values().map(Vec::len).sum()
     }
 
-    fn absent(&self) -> Version {
-        let dependencies = CausalTimestamp::new(self.scheme);
-        Version { state: State::new(), dependencies, stamp: Stamp::ZERO }
+    /// Returns the number of keys with a value.
+    pub(crate) fn keys(&self) -> usize {
+        self.keys
+    }
+
+    /// Returns the approximate size of the data in bytes, and the largest size since the last call.
+    pub(crate) fn take_held(&mut self) -> (usize, usize) {
+        let held = self.held;
+        self.held.1 = self.held.0;
+        held
+    }
+
+    fn version(&self, shard: ShardId, key: &Key) -> Option<&Version> {
+        self.shards.get(&shard)?.get(key)
+    }
+
+    /// Changes or creates the version of a key, and counts the change.
+    fn change(&mut self, shard: ShardId, key: &Key, change: impl FnOnce(&mut Version)) {
+        let versions = self.shards.entry(shard).or_default();
+        let (mut before, mut had) = (0, 0);
+        let version = match versions.get_mut(key) {
+            Some(version) => {
+                before = version.bytes() + key.len() + KEY_BYTES;
+                had = usize::from(!version.state.is_empty());
+                version
+            }
+            None => versions.entry(key.clone()).or_insert_with(Version::absent),
+        };
+        change(version);
+        let after = version.bytes() + key.len() + KEY_BYTES;
+        self.keys = self.keys - had + usize::from(!version.state.is_empty());
+        self.held.0 = self.held.0 - before + after;
+        self.held.1 = self.held.1.max(self.held.0);
     }
 
     /// Executes an operation on the shown version. Also returns the version's timestamp.
     pub(crate) fn read(
         &self,
+        shard: ShardId,
         key: &Key,
         op: &Op,
         own: Option<&Effect>,
     ) -> (Executed, CausalTimestamp) {
-        match self.versions.get(key) {
+        match self.version(shard, key) {
             Some(found) => {
                 let view = View::new(&found.state).own(own);
-                (execute(op, &view), found.dependencies.clone())
+                (execute(op, &view), found.dependencies.timestamp(self.scheme))
             }
             None => {
                 let absent = State::new();
@@ -88,35 +122,62 @@ impl Store {
     }
 
     /// Returns the timestamp of the latest committed version of a key, shown or not.
-    pub(crate) fn dependencies(&self, key: &Key) -> Option<&CausalTimestamp> {
-        match self.hidden.get(key).and_then(|hidden| hidden.last()) {
-            Some(hidden) => Some(&hidden.dependencies),
-            None => self.versions.get(key).map(|version| &version.dependencies),
-        }
+    pub(crate) fn dependencies(&self, shard: ShardId, key: &Key) -> Option<CausalTimestamp> {
+        let found = match self.hidden.get(key).and_then(|hidden| hidden.last()) {
+            Some(hidden) => &hidden.dependencies,
+            None => &self.version(shard, key)?.dependencies,
+        };
+        (!found.is_empty()).then(|| found.timestamp(self.scheme))
     }
 
-    /// Returns the latest committed version of a key, shown or not.
-    pub(crate) fn latest(&self, key: &Key) -> Version {
-        let mut version = self.versions.get(key).cloned().unwrap_or_else(|| self.absent());
+    /// Returns the state of the latest committed version of a key, shown or not, and its timestamp.
+    pub(crate) fn latest(&self, shard: ShardId, key: &Key) -> (State, CausalTimestamp) {
+        let mut version = self.version(shard, key).cloned().unwrap_or_else(Version::absent);
         for hidden in self.hidden.get(key).into_iter().flatten() {
-            version.apply(&hidden.effect, hidden.stamp);
-            version.dependencies = hidden.dependencies.clone();
+            version.apply(&hidden.effect, hidden.stamp, hidden.dependencies.clone());
         }
-        version
+        let dependencies = version.dependencies.timestamp(self.scheme);
+        (version.state, dependencies)
     }
 
-    /// Adds a committed write, which is not shown yet.
+    /// Adds a committed write, which is not shown yet. Has no effect if the write was added before,
+    /// which happens only at recovery.
     pub(crate) fn hide(
         &mut self,
         shard: ShardId,
         stamp: Stamp,
         (key, effect): (Key, Effect),
-        dependencies: CausalTimestamp,
+        dependencies: &CausalTimestamp,
     ) {
+        if self.version(shard, &key).is_some_and(|version| version.stamp >= stamp) {
+            return;
+        }
         let hidden = self.hidden.entry(key.clone()).or_default();
-        assert!(hidden.last().is_none_or(|last| last.stamp < stamp), "locks order writes of a key");
-        hidden.push(Hidden { stamp, effect, dependencies });
+        let place = hidden.partition_point(|write| write.stamp < stamp);
+        if hidden.get(place).is_some_and(|write| write.stamp == stamp) {
+            return;
+        }
+        let dependencies = Dependencies::of(dependencies);
+        hidden.insert(place, Hidden { stamp, effect, dependencies });
         self.queue.entry(shard).or_default().entry(stamp).or_default().push(key);
+    }
+
+    /// Returns the hidden writes, for a checkpoint.
+    pub(crate) fn all_hidden(&self) -> Vec<(ShardId, Stamp, Key, Effect, CausalTimestamp)> {
+        let mut all = Vec::new();
+        for (shard, queue) in &self.queue {
+            for (stamp, keys) in queue {
+                for key in keys {
+                    let hidden = self.hidden.get(key).into_iter().flatten();
+                    for write in hidden.filter(|write| write.stamp == *stamp) {
+                        let dependencies = write.dependencies.timestamp(self.scheme);
+                        let effect = write.effect.clone();
+                        all.push((*shard, *stamp, key.clone(), effect, dependencies));
+                    }
+                }
+            }
+        }
+        all
     }
 
     /// Shows the hidden writes of a shard whose stamps are below `before`, and returns them in the
@@ -145,40 +206,126 @@ impl Store {
         if hidden.is_empty() {
             self.hidden.remove(&key);
         }
-        (key, first.effect, first.dependencies)
+        (key, first.effect, first.dependencies.timestamp(self.scheme))
     }
 
     /// Applies a group of writes. Writes that have been applied before have no effect.
     pub(crate) fn apply(&mut self, entry: &Entry) {
         for (key, effect, dependencies) in &entry.writes {
-            let absent = self.absent();
-            let version = self.versions.entry(key.clone()).or_insert(absent);
-            if version.stamp < entry.stamp {
-                version.apply(effect, entry.stamp);
-                version.dependencies = dependencies.clone();
+            let known = self.version(entry.shard, key).map_or(Stamp::ZERO, |known| known.stamp);
+            if known < entry.stamp {
+                let dependencies = Dependencies::of(dependencies);
+                let apply =
+                    |version: &mut Version| version.apply(effect, entry.stamp, dependencies);
+                self.change(entry.shard, key, apply);
             }
         }
     }
 
     /// Takes a copy of a version, unless the version here is newer.
-    pub(crate) fn copy(&mut self, copied: Copied) {
+    pub(crate) fn copy(&mut self, shard: ShardId, copied: Copied) {
         let Copied { key, state, dependencies, stamp } = copied;
-        let version = Version { state, dependencies, stamp };
-        let known = self.versions.get(&key).map_or(Stamp::ZERO, |known| known.stamp);
+        let known = self.version(shard, &key).map_or(Stamp::ZERO, |known| known.stamp);
         if known < stamp {
-            self.versions.insert(key, version);
+            let dependencies = Dependencies::of(&dependencies);
+            let version = Version { state, dependencies, stamp };
+            self.change(shard, &key, |known| *known = version);
         }
     }
 
-    /// Returns copies of the shown versions above a stamp.
-    pub(crate) fn copies(&self, above: Stamp) -> Vec<Copied> {
-        let newer = self.versions.iter().filter(|(_, version)| version.stamp > above);
-        let copied = newer.map(|(key, version)| Copied {
-            key: key.clone(),
-            state: version.state.clone(),
-            dependencies: version.dependencies.clone(),
-            stamp: version.stamp,
-        });
-        copied.collect()
+    /// Returns copies of versions in the order of shards and keys: those after `after`, of shards
+    /// that `of` accepts, with stamps above `above`. At most `keys` versions, and fewer if they are
+    /// large. Also returns whether they are the last ones.
+    pub(crate) fn copies(
+        &self,
+        after: Option<&(ShardId, Key)>,
+        of: impl Fn(ShardId) -> bool,
+        above: Stamp,
+        keys: usize,
+    ) -> (Vec<Copied>, bool) {
+        let (mut copies, mut bytes) = (Vec::new(), 0);
+        let first = after.map_or(ShardId(0), |(shard, _)| *shard);
+        for (shard, versions) in self.shards.range(first..).filter(|(shard, _)| of(**shard)) {
+            let from = match after {
+                Some((last, key)) if last == shard => Bound::Excluded(key),
+                _ => Bound::Unbounded,
+            };
+            for (key, version) in versions.range::<Key, _>((from, Bound::Unbounded)) {
+                if version.stamp <= above {
+                    continue;
+                }
+                if copies.len() >= keys || bytes >= GROUP_BYTES {
+                    return (copies, false);
+                }
+                bytes += key.len() + version.bytes();
+                copies.push(Copied {
+                    key: key.clone(),
+                    state: version.state.clone(),
+                    dependencies: version.dependencies.timestamp(self.scheme),
+                    stamp: version.stamp,
+                });
+            }
+        }
+        (copies, true)
+    }
+
+    /// Returns copies of all versions after `after`, as [`copies`](Self::copies) does.
+    pub(crate) fn all_copies(
+        &self,
+        after: Option<&(ShardId, Key)>,
+        keys: usize,
+    ) -> (Vec<Copied>, bool) {
+        // No version of a key that was written has the stamp zero.
+        self.copies(after, |_| true, Stamp::ZERO, keys)
+    }
+
+    /// Visits up to `keys` keys in turn. Removes from their timestamps what no reader can miss any
+    /// more, and removes deleted keys whose timestamps are then empty.
+    pub(crate) fn sweep(&mut self, keys: usize, forget: Forget<'_>) {
+        let after = self.sweep_after.take();
+        let first = after.as_ref().map_or(ShardId(0), |(shard, _)| *shard);
+        let mut found = Vec::new();
+        let mut visited = 0;
+        'all: for (shard, versions) in self.shards.range(first..) {
+            let from = match &after {
+                Some((last, key)) if last == shard => Bound::Excluded(key),
+                _ => Bound::Unbounded,
+            };
+            for (key, version) in versions.range::<Key, _>((from, Bound::Unbounded)) {
+                if visited >= keys {
+                    break 'all;
+                }
+                visited += 1;
+                self.sweep_after = Some((*shard, key.clone()));
+                if !version.dependencies.is_empty() || version.state.is_empty() {
+                    found.push((*shard, key.clone()));
+                }
+            }
+        }
+        if visited < keys {
+            self.sweep_after = None;
+        }
+        for (shard, key) in found {
+            self.forget(shard, &key, forget);
+        }
+    }
+
+    fn forget(&mut self, shard: ShardId, key: &Key, forget: Forget<'_>) {
+        let Some(version) = self.version(shard, key) else { return };
+        let mut timestamp = version.dependencies.timestamp(self.scheme);
+        forget(&mut timestamp);
+        let is_gone = timestamp.is_empty() && version.state.is_empty();
+        let dependencies = Dependencies::of(&timestamp);
+        if dependencies != version.dependencies {
+            self.change(shard, key, |version| version.dependencies = dependencies);
+        }
+        // A hidden write of the key finds an absent version, which is what the deletion left.
+        if is_gone && let Some(versions) = self.shards.get_mut(&shard) {
+            let removed = versions.remove(key).map_or(0, |version| version.bytes());
+            self.held.0 -= removed + key.len() + KEY_BYTES;
+            if versions.is_empty() {
+                self.shards.remove(&shard);
+            }
+        }
     }
 }

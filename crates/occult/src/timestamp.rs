@@ -91,6 +91,16 @@ impl CausalTimestamp {
         }
     }
 
+    /// Returns whether all sites with entries exist in a cluster with this number of sites.
+    pub fn is_within_sites(&self, sites: usize) -> bool {
+        match &self.entries {
+            Entries::Exact(_) | Entries::Structural(_) => true,
+            Entries::Recent(groups) => {
+                groups.iter().filter_map(|(site, _)| *site).all(|site| site.index() < sites)
+            }
+        }
+    }
+
     /// Returns a stamp that is at least the stamp of every write in the shard on which the owner
     /// depends (Occult List. 1 l. 5–7).
     pub fn stamp(&self, shard: ShardId, homes: &Homes) -> Stamp {

@@ -72,6 +72,7 @@ fn every_rule_is_needed() {
         Rule::SessionOrder,
         Rule::LastAttempt,
         Rule::Ceiling,
+        Rule::UnreadBeforeForgotten,
     ];
     for rule in rules {
         let found = seeds(0..120).find(|seed| {

@@ -21,7 +21,7 @@ pub use batch::{Answer, Answers, Batch, Command, Sendable};
 pub use client::{Client, ClientInfo, Ends};
 pub use commands::{
     Abort, Attach, AttachHorizon, AttachUntil, Begin, Commit, Horizon, OnKey, Outcome, TakeToken,
-    Txid, Watch, describe,
+    TransactionKind, Txid, Watch, describe,
 };
 pub use context::{Context, PeerTimeout, Single, SitesReport, ToPrimary, Unreachable};
 pub use delegation::{Delegation, is_reserved};

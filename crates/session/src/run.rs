@@ -28,6 +28,9 @@ impl<W: Context> ClientSession<W> {
         let Ok(Some(op)) = plan::single(command.id, arguments) else { return false };
         let key = arguments.get(1);
         let space = self.worker.spec().spaces.space_of(key);
+        if matches!(space.runs, Runs::Occult(_)) {
+            return self.read_occult_at_once(command, key, &op);
+        }
         let level = space.level;
         let certified = matches!(level, Level::Linearizable | Level::Por)
             || self.worker.spec().protocol == Baseline::Strong;
@@ -171,6 +174,7 @@ impl<W: Context> ClientSession<W> {
     fn refuse(&mut self, command: CommandId, error: &str) {
         if command == CommandId::Exec && self.mode.end_queue().is_some() {
             self.watched.clear();
+            self.occult.unwatch();
             return self.fail(format!("EXECABORT Transaction discarded because of: {error}"));
         }
         self.spoil(error);

@@ -4,6 +4,7 @@ mod conflict;
 mod errors;
 mod exec;
 mod mode;
+mod occult;
 mod operations;
 mod primary;
 mod queue;
@@ -24,7 +25,8 @@ use solera_unistore::{Command, CommandError, Pasts};
 
 use self::conflict::Conflict;
 pub(crate) use self::mode::Mode;
-use self::mode::Transaction;
+use self::mode::{Current, OccultTransaction, Transaction};
+pub(crate) use self::occult::OccultSession;
 pub(crate) use self::operations::Stopped;
 pub(crate) use self::primary::Wait;
 pub(crate) use self::queue::{Later, Work};
@@ -67,6 +69,8 @@ pub struct ClientSession<W> {
     pub(crate) pasts: Pasts,
     /// What the session has seen of keys that `primary` holds.
     pub(crate) primary: solera_primary::Past,
+    /// What the session has seen of keys that Occult holds.
+    pub(crate) occult: OccultSession,
     /// The client, as other clients see it.
     pub(crate) client: Arc<Client>,
     pub(crate) name: String,
@@ -97,6 +101,7 @@ impl<W: Context> ClientSession<W> {
             now: worker.now(),
             pasts: Pasts::none(worker.spec().sites.len()),
             primary: solera_primary::Past::default(),
+            occult: OccultSession::new(worker.spec()),
             client,
             name: String::new(),
             library: Default::default(),
@@ -114,8 +119,21 @@ impl<W: Context> ClientSession<W> {
 
     /// Aborts the open transaction, because the client has disconnected.
     pub fn close(&mut self) {
-        if let Some(tx) = self.mode.reset() {
-            self.worker.send(Command::Abort { tx });
+        if let Some(transaction) = self.mode.reset() {
+            self.abort(transaction);
+        }
+        self.abandon_pending();
+    }
+
+    /// Makes the worker abort a transaction of this session.
+    pub(crate) fn abort(&self, transaction: Current) {
+        match transaction {
+            Current::UniStore(Transaction { id: tx, .. }) => {
+                self.worker.send(Command::Abort { tx });
+            }
+            Current::Occult(OccultTransaction(transaction)) => {
+                self.worker.send_occult(solera_occult::Command::Abort { transaction });
+            }
         }
     }
 
@@ -130,6 +148,7 @@ impl<W: Context> ClientSession<W> {
         self.out.protocol = Protocol::Resp2;
         self.pasts = Pasts::none(self.worker.spec().sites.len());
         self.primary = solera_primary::Past::default();
+        self.occult = OccultSession::new(self.worker.spec());
     }
 
     /// Publishes the session's state for other clients and for the session that it acts for.
@@ -178,8 +197,8 @@ impl<W: Context> ClientSession<W> {
 
     /// Gives the open transaction up because of an error. Its worker aborts it.
     pub(crate) fn give_up(&mut self, error: String) {
-        if let Some(tx) = self.mode.give_up(error) {
-            self.worker.send(Command::Abort { tx });
+        if let Some(transaction) = self.mode.give_up(error) {
+            self.abort(transaction);
         }
     }
 

@@ -4,6 +4,7 @@
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use solera_machine::{Foreign, Protocol};
+use solera_occult::CausalTimestamp;
 use solera_primary::Past;
 use solera_unistore::Pasts;
 
@@ -13,7 +14,11 @@ const FAMILY: &[u8] = b"solera-";
 /// Length of the header: the cluster, and the number of pasts that follow, each after its length.
 const HEADER: usize = 8 + 1;
 /// Protocols whose pasts this version reads.
-const PROTOCOLS: &[Protocol] = &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL];
+const PROTOCOLS: &[Protocol] =
+    &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL, solera_occult::PROTOCOL];
+/// Number of shards that exist in every cluster, as far as a token's reader knows; the session
+/// checks the rest.
+const MOST_SHARDS: u16 = u16::MAX;
 
 /// What a session has seen and written, bound to its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +29,8 @@ pub struct Token {
     pub pasts: Pasts,
     /// What the session has seen of keys that `primary` holds. An empty past is not encoded.
     pub primary: Past,
+    /// What the session has seen of keys that Occult holds; `None` if nothing.
+    pub occult: Option<CausalTimestamp>,
 }
 
 /// Reason why a text is not a token of this cluster.
@@ -66,6 +73,11 @@ impl Token {
             self.primary.encode(&mut past);
             pasts.push(past);
         }
+        if let Some(occult) = &self.occult {
+            let mut past = solera_occult::PROTOCOL.past_header().to_vec();
+            occult.encode(&mut past);
+            pasts.push(past);
+        }
         let mut bytes = self.cluster.to_be_bytes().to_vec();
         bytes.push(pasts.len() as u8);
         for past in pasts {
@@ -100,7 +112,7 @@ impl Token {
         if number(&head[..8]) != cluster {
             return Err(TokenError::OtherCluster);
         }
-        let (mut pasts, mut primary) = (None, Past::default());
+        let (mut pasts, mut primary, mut occult) = (None, Past::default(), None);
         for (protocol, past) in pasts_of(head[8], rest)? {
             match protocol {
                 solera_unistore::PROTOCOL if pasts.is_none() => pasts = Pasts::decode(past),
@@ -108,12 +120,19 @@ impl Token {
                     let past = Past::decode(past, partitions).filter(|past| !past.is_empty());
                     primary = past.ok_or(TokenError::Damaged)?;
                 }
+                solera_occult::PROTOCOL if occult.is_none() => {
+                    let decoded = CausalTimestamp::decode(past, MOST_SHARDS);
+                    let past = decoded.ok().filter(|(past, rest)| {
+                        rest.is_empty() && !past.is_empty() && past.is_within_sites(sites)
+                    });
+                    occult = Some(past.ok_or(TokenError::Damaged)?.0);
+                }
                 _ => return Err(TokenError::Damaged),
             }
         }
         let pasts = pasts.ok_or(TokenError::Damaged)?;
         match pasts.is_within(sites) {
-            true => Ok(Token { cluster, pasts, primary }),
+            true => Ok(Token { cluster, pasts, primary, occult }),
             false => Err(TokenError::MoreSites),
         }
     }
@@ -168,6 +187,7 @@ mod tests {
             cluster: 0xfeed,
             pasts: Pasts::causal(past).with_eventual(&eventual, &eventual_snap),
             primary: Past::default(),
+            occult: None,
         }
     }
 

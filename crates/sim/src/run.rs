@@ -416,6 +416,7 @@ impl<'a> Run<'a> {
                 WorldEvent::Primary(from, request, response, last) => {
                     self.primary.reply(&mut self.world, (from, request), &response, last);
                 }
+                WorldEvent::Occult(..) | WorldEvent::Shown(_) => {}
                 WorldEvent::Trial(from, request, response, last) => {
                     self.trial.reply(&mut self.world, (from, request), &response, last);
                 }

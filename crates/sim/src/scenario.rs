@@ -15,6 +15,19 @@ use crate::queue::MS;
 use crate::random::Random;
 use crate::weakness::Weakness;
 
+/// How workers run Occult.
+#[derive(Clone, Debug)]
+pub(crate) struct OccultShape {
+    /// Number of shards.
+    pub(crate) shards: u16,
+    /// Scheme of timestamps.
+    pub(crate) scheme: solera_occult::Scheme,
+    /// Intervals and timeouts.
+    pub(crate) timing: solera_occult::Timing,
+    /// The rule that is taken out.
+    pub(crate) without: Without<solera_occult::Rule>,
+}
+
 /// A cluster, its network, its faults and its load.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -59,6 +72,8 @@ pub struct Scenario {
     pub(crate) promises: bool,
     /// Whether the power fails after each checkpoint that includes records which are not durable.
     pub(crate) power_fails_at_checkpoints: bool,
+    /// How workers run Occult, if they do.
+    pub(crate) occult: Option<OccultShape>,
     /// Number of updates that a partition of `primary` keeps, if workers run it.
     pub(crate) primary: Option<usize>,
     /// Whether workers run `trial`.
@@ -156,6 +171,7 @@ impl Scenario {
             keys_per_kind: random.within(1, 5) as usize,
             promises: false,
             power_fails_at_checkpoints: false,
+            occult: None,
             primary: None,
             trial: false,
             primary_without: Without::default(),

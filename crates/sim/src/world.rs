@@ -17,6 +17,7 @@ mod members;
 mod restarts;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use solera_machine::{Address, Job as _, JobId, Lane, Now, RequestId, Wire, Without};
 use solera_site::{Input, Job, Message, Output, Site};
@@ -28,7 +29,7 @@ use crate::faults::Fault;
 use crate::faults::ambush::Ambush;
 use crate::queue::{MS, Queue};
 use crate::random::Random;
-use crate::scenario::{Scenario, Steady};
+use crate::scenario::{OccultShape, Scenario, Steady};
 use crate::storage::{Health, Storage, Worker, takes};
 use crate::tally::Tally;
 use crate::trace::Trace;
@@ -85,6 +86,10 @@ pub(crate) enum WorldEvent {
     Reply(Address, RequestId, Response),
     /// A reply of `primary`, and whether it is the last one.
     Primary(Address, RequestId, solera_primary::Response, bool),
+    /// A reply of Occult.
+    Occult(Address, RequestId, solera_occult::Response),
+    /// Writes that a home of Occult shows.
+    Shown(solera_occult::Entry),
     /// A reply of `trial`, and whether it is the last one.
     Trial(Address, RequestId, solera_trial::Response, bool),
     /// An event of `trial` at a worker.
@@ -172,6 +177,8 @@ pub(crate) struct World {
     /// Number of updates that partitions of `primary` keep, and the rule that is taken out, if
     /// workers run it.
     primary: Option<(usize, Without<solera_primary::Rule>)>,
+    /// How workers run Occult, if they do.
+    occult: Option<OccultShape>,
     /// Number of units of each key that `trial` hands out, if workers run it.
     trial: Option<u32>,
 }
@@ -232,6 +239,7 @@ impl World {
             power_fails_at_checkpoints: scenario.power_fails_at_checkpoints,
             ambushes: Vec::new(),
             primary: scenario.primary.map(|entries| (entries, scenario.primary_without)),
+            occult: scenario.occult.clone(),
             trial: scenario.trial.then(|| scenario.guard_limit()),
         };
         for address in scenario.topology.all_workers() {
@@ -275,6 +283,14 @@ impl World {
             Some(limit) => config.with_trial(limit),
             None => config,
         };
+        let mut config = config;
+        if let Some(shape) = &self.occult {
+            config = config.with_occult(shape.shards, Arc::new([]));
+            if let Some(occult) = &mut config.occult {
+                (occult.scheme, occult.timing) = (shape.scheme, shape.timing);
+                (occult.without, occult.trace) = (shape.without, true);
+            }
+        }
         let Some(options) = self.primary else { return config };
         let mut config = config.with_primary();
         if let Some(primary) = &mut config.primary {
@@ -593,6 +609,10 @@ impl World {
                             self.events.push(world_event);
                             continue;
                         }
+                        solera_site::Response::Occult(response) => {
+                            self.events.push(WorldEvent::Occult(address, request, response));
+                            continue;
+                        }
                         solera_site::Response::Trial(response) => {
                             let world_event = WorldEvent::Trial(address, request, response, last);
                             self.events.push(world_event);
@@ -611,8 +631,12 @@ impl World {
                 }
                 Output::Job { job, work } => self.begin_job(address, job, work),
                 Output::Trace(solera_site::Event::Primary(solera_primary::Event::Rare(path)))
+                | Output::Trace(solera_site::Event::Occult(solera_occult::Event::Rare(path)))
                 | Output::Trace(solera_site::Event::Trial(solera_trial::Event::Rare(path))) => {
                     self.tally.reach(path);
+                }
+                Output::Trace(solera_site::Event::Occult(solera_occult::Event::Shown(entry))) => {
+                    self.events.push(WorldEvent::Shown(entry));
                 }
                 Output::Trace(solera_site::Event::Trial(event)) => {
                     self.events.push(WorldEvent::TrialEvent(address, event));

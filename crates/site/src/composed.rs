@@ -25,6 +25,8 @@ macro_rules! of_each_protocol {
             UniStore(solera_unistore::$of),
             /// Variant of `primary`.
             Primary(solera_primary::$of),
+            /// Variant of `occult`.
+            Occult(solera_occult::$of),
             /// Variant of `trial`.
             Trial(solera_trial::$of),
         }
@@ -41,6 +43,12 @@ macro_rules! of_each_protocol {
             }
         }
 
+        impl From<solera_occult::$of> for $name {
+            fn from(it: solera_occult::$of) -> $name {
+                $name::Occult(it)
+            }
+        }
+
         impl From<solera_trial::$of> for $name {
             fn from(it: solera_trial::$of) -> $name {
                 $name::Trial(it)
@@ -52,6 +60,7 @@ macro_rules! of_each_protocol {
                 match self {
                     $name::UniStore(it) => it.fmt(f),
                     $name::Primary(it) => it.fmt(f),
+                    $name::Occult(it) => it.fmt(f),
                     $name::Trial(it) => it.fmt(f),
                 }
             }
@@ -86,6 +95,7 @@ impl Command {
         match self {
             Command::UniStore(_) => solera_unistore::PROTOCOL,
             Command::Primary(_) => solera_primary::PROTOCOL,
+            Command::Occult(_) => solera_occult::PROTOCOL,
             Command::Trial(_) => solera_trial::PROTOCOL,
         }
     }
@@ -139,6 +149,7 @@ impl Message {
         match self {
             Message::UniStore(message) => message.name(),
             Message::Primary(message) => message.name(),
+            Message::Occult(message) => message.name(),
             Message::Trial(message) => message.name(),
         }
     }
@@ -152,6 +163,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.protocol(),
             Message::Primary(message) => message.protocol(),
+            Message::Occult(message) => message.protocol(),
             Message::Trial(message) => message.protocol(),
         }
     }
@@ -160,6 +172,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.lane(),
             Message::Primary(message) => message.lane(),
+            Message::Occult(message) => message.lane(),
             Message::Trial(message) => message.lane(),
         }
     }
@@ -168,6 +181,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.weight(),
             Message::Primary(message) => message.weight(),
+            Message::Occult(message) => message.weight(),
             Message::Trial(message) => message.weight(),
         }
     }
@@ -176,6 +190,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.encoded_bytes(),
             Message::Primary(message) => message.encoded_bytes(),
+            Message::Occult(message) => message.encoded_bytes(),
             Message::Trial(message) => message.encoded_bytes(),
         }
     }
@@ -184,6 +199,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.encode(bytes),
             Message::Primary(message) => message.encode(bytes),
+            Message::Occult(message) => message.encode(bytes),
             Message::Trial(message) => message.encode(bytes),
         }
     }
@@ -199,6 +215,7 @@ impl Wire for Message {
         match protocol {
             solera_unistore::PROTOCOL => of::<solera_unistore::Message>(protocol, bytes),
             solera_primary::PROTOCOL => of::<solera_primary::Message>(protocol, bytes),
+            solera_occult::PROTOCOL => of::<solera_occult::Message>(protocol, bytes),
             solera_trial::PROTOCOL => of::<solera_trial::Message>(protocol, bytes),
             _ => None,
         }
@@ -208,6 +225,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => Wire::validate(message, from, to, topology),
             Message::Primary(message) => message.validate(from, to, topology),
+            Message::Occult(message) => message.validate(from, to, topology),
             Message::Trial(message) => message.validate(from, to, topology),
         }
     }
@@ -216,6 +234,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.split().map(Message::UniStore),
             Message::Primary(message) => message.split().map(Message::Primary),
+            Message::Occult(message) => message.split().map(Message::Occult),
             Message::Trial(message) => message.split().map(Message::Trial),
         }
     }
@@ -224,6 +243,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.too_large().map(Message::UniStore),
             Message::Primary(message) => message.too_large().map(Message::Primary),
+            Message::Occult(message) => message.too_large().map(Message::Occult),
             Message::Trial(message) => message.too_large().map(Message::Trial),
         }
     }

@@ -24,8 +24,12 @@ pub use machine::{Checkpoint, Config, Site};
 pub use recovery::Recovery;
 
 /// Protocols that this build can run. A number is never reused for another protocol.
-pub const PROTOCOLS: &[Protocol] =
-    &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL, solera_trial::PROTOCOL];
+pub const PROTOCOLS: &[Protocol] = &[
+    solera_unistore::PROTOCOL,
+    solera_primary::PROTOCOL,
+    solera_occult::PROTOCOL,
+    solera_trial::PROTOCOL,
+];
 
 /// Returns the protocols that servers can run, with their values among those of [`PROTOCOLS`].
 /// `trial` runs only in the simulator.
@@ -33,12 +37,24 @@ pub fn of_servers<T>(values: &[T]) -> impl Iterator<Item = (&'static Protocol, &
     PROTOCOLS.iter().zip(values).filter(|(protocol, _)| **protocol != solera_trial::PROTOCOL)
 }
 
-/// Returns the protocols of a cluster whose workers run `primary`, or `trial`, beside UniStore. A
-/// node announces only these to other nodes, and nodes that run others reject it.
-pub fn protocols(primary: bool, trial: bool) -> impl Iterator<Item = &'static Protocol> {
+/// The protocols that workers run beside UniStore.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Whether they run `primary`.
+    pub primary: bool,
+    /// Whether they run `occult`.
+    pub occult: bool,
+    /// Whether they run `trial`.
+    pub trial: bool,
+}
+
+/// Returns the protocols of a cluster whose workers run these beside UniStore. A node announces
+/// only these to other nodes, and nodes that run others reject it.
+pub fn protocols(beside: Beside) -> impl Iterator<Item = &'static Protocol> {
     PROTOCOLS.iter().filter(move |protocol| match **protocol {
-        solera_primary::PROTOCOL => primary,
-        solera_trial::PROTOCOL => trial,
+        solera_primary::PROTOCOL => beside.primary,
+        solera_occult::PROTOCOL => beside.occult,
+        solera_trial::PROTOCOL => beside.trial,
         _ => true,
     })
 }

@@ -1,11 +1,12 @@
 //! The machine of one worker.
 
 use std::collections::{BTreeSet, VecDeque};
-
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use solera_machine::{Address, AskId, Machine, Now, Share, Wire};
 use solera_membership::{Change, MemberError, Members, Participant};
+use solera_occult::Occult;
 use solera_primary::Primary;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 use solera_trial::Trial;
@@ -21,6 +22,8 @@ pub struct Config {
     pub unistore: solera_unistore::Config,
     /// Configuration of `primary`, if the worker runs it.
     pub primary: Option<solera_primary::Config>,
+    /// Configuration of `occult`, if the worker runs it.
+    pub occult: Option<solera_occult::Config>,
     /// Configuration of `trial`, if the worker runs it.
     pub trial: Option<solera_trial::Config>,
 }
@@ -34,6 +37,7 @@ pub struct Config {
 pub struct Site {
     unistore: Replica,
     primary: Option<Primary>,
+    occult: Option<Occult>,
     trial: Option<Trial>,
     /// The list of sites that was last passed to the other protocols.
     passed_on: Option<Members>,
@@ -48,7 +52,16 @@ pub struct Site {
 #[derive(Debug, Default)]
 struct NotRun {
     primary: u64,
+    occult: u64,
     trial: u64,
+}
+
+/// The machines of the protocols other than UniStore, as far as the worker runs them.
+#[derive(Debug)]
+pub(crate) struct Others {
+    pub(crate) primary: Option<Primary>,
+    pub(crate) occult: Option<Occult>,
+    pub(crate) trial: Option<Trial>,
 }
 
 /// Progress of a checkpoint of a [`Site`].
@@ -56,13 +69,14 @@ struct NotRun {
 pub struct Checkpoint {
     unistore: solera_unistore::Checkpoint,
     primary: solera_primary::Checkpoint,
+    occult: solera_occult::Checkpoint,
     trial: solera_trial::Checkpoint,
     complete: bool,
 }
 
 impl From<solera_unistore::Config> for Config {
     fn from(unistore: solera_unistore::Config) -> Config {
-        Config { unistore, primary: None, trial: None }
+        Config { unistore, primary: None, occult: None, trial: None }
     }
 }
 
@@ -77,6 +91,24 @@ impl Config {
             generation: unistore.generation,
             journal: unistore.journal,
             first_number: unistore.first_transaction,
+            ..usual
+        });
+        self
+    }
+
+    /// Makes the worker run `occult`, too, with this number of shards and these [homes of
+    /// keys](solera_occult::Config::home_of).
+    #[must_use]
+    pub fn with_occult(mut self, shards: u16, home_of: Arc<[(Vec<u8>, Option<SiteId>)]>) -> Config {
+        let unistore = &self.unistore;
+        let usual = solera_occult::Config::new(unistore.address, unistore.topology.clone(), shards);
+        self.occult = Some(solera_occult::Config {
+            founders: unistore.founders,
+            home_of,
+            generation: unistore.generation,
+            journal: unistore.journal,
+            // Zero is no incarnation.
+            incarnation: unistore.first_transaction + 1,
             ..usual
         });
         self
@@ -107,20 +139,19 @@ impl Site {
         let config = config.into();
         let members = config.first_members();
         let primary = config.primary.map(|primary| Primary::new(primary, &members));
+        let occult = config.occult.map(|occult| Occult::new(occult, &members));
         let first = config.unistore.first_transaction;
         let trial = config.trial.map(Trial::new);
-        Site::of(Replica::new(config.unistore, seed), primary, trial, first)
+        let others = Others { primary, occult, trial };
+        Site::of(Replica::new(config.unistore, seed), others, first)
     }
 
-    pub(crate) fn of(
-        unistore: Replica,
-        primary: Option<Primary>,
-        trial: Option<Trial>,
-        first_question: u64,
-    ) -> Site {
+    pub(crate) fn of(unistore: Replica, others: Others, first_question: u64) -> Site {
+        let Others { primary, occult, trial } = others;
         let mut site = Site {
             unistore,
             primary,
+            occult,
             trial,
             passed_on: None,
             internal: Internal::new(first_question),
@@ -162,7 +193,23 @@ impl Site {
     /// protocol that the worker does not run.
     pub fn ignored(&self) -> [u64; crate::PROTOCOLS.len()] {
         let of_primary = self.primary.as_ref().map_or(0, Primary::ignored);
-        [self.unistore.status().ignored(), of_primary + self.not_run.primary, self.not_run.trial]
+        let of_occult = self.occult.as_ref().map_or(0, Occult::ignored);
+        [
+            self.unistore.status().ignored(),
+            of_primary + self.not_run.primary,
+            of_occult + self.not_run.occult,
+            self.not_run.trial,
+        ]
+    }
+
+    /// Returns the machine of `occult`, if the worker runs it.
+    pub fn occult(&self) -> Option<&Occult> {
+        self.occult.as_ref()
+    }
+
+    /// Returns the machine of `occult` for direct calls, if the worker runs it.
+    pub fn occult_mut(&mut self) -> Option<&mut Occult> {
+        self.occult.as_mut()
     }
 
     /// Returns the machine of `trial`, if the worker runs it.
@@ -224,6 +271,10 @@ impl Site {
             primary.set_members(now, members);
             collect(&mut self.outputs, primary);
         }
+        if let Some(occult) = &mut self.occult {
+            occult.set_members(now, members);
+            collect(&mut self.outputs, occult);
+        }
         if let Some(trial) = &mut self.trial {
             trial.set_members(now, members);
             self.settle_trial(now);
@@ -234,7 +285,8 @@ impl Site {
     /// Returns the protocols other than UniStore.
     fn participants(&self) -> impl Iterator<Item = &dyn Participant> {
         let primary = self.primary.iter().map(|it| it as &dyn Participant);
-        primary.chain(self.trial.iter().map(|it| it as &dyn Participant))
+        let occult = self.occult.iter().map(|it| it as &dyn Participant);
+        primary.chain(occult).chain(self.trial.iter().map(|it| it as &dyn Participant))
     }
 
     /// Reports to UniStore whether the other protocols have completed the change of the list of
@@ -337,6 +389,15 @@ impl Site {
         collect(&mut self.outputs, primary);
         self.note_participants();
     }
+
+    /// Applies `action` to `occult`, as [`with_primary`](Self::with_primary) does.
+    fn with_occult(&mut self, action: impl FnOnce(&mut Occult)) {
+        let Some(occult) = &mut self.occult else { return };
+        collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
+        action(occult);
+        collect(&mut self.outputs, occult);
+        self.note_participants();
+    }
 }
 
 /// Appends the outputs of UniStore to `outputs`, except answers to questions, which stay in the
@@ -423,6 +484,9 @@ impl Machine for Site {
             Input::Message { message: Message::Primary(_), .. } if self.primary.is_none() => {
                 self.not_run.primary += 1;
             }
+            Input::Message { message: Message::Occult(_), .. } if self.occult.is_none() => {
+                self.not_run.occult += 1;
+            }
             Input::Message { message: Message::Trial(_), .. } if self.trial.is_none() => {
                 self.not_run.trial += 1;
             }
@@ -431,6 +495,12 @@ impl Machine for Site {
             }
             Input::Client { request, command: Command::Primary(command) } => {
                 self.with_primary(|it| it.handle(now, Of::Client { request, command }));
+            }
+            Input::Message { from, generation, message: Message::Occult(message) } => {
+                self.with_occult(|it| it.handle(now, Of::Message { from, generation, message }));
+            }
+            Input::Client { request, command: Command::Occult(command) } => {
+                self.with_occult(|it| it.handle(now, Of::Client { request, command }));
             }
             Input::Message { from, generation, message: Message::Trial(message) } => {
                 self.with_trial(now, |it| {
@@ -446,6 +516,7 @@ impl Machine for Site {
             Input::Cancel { request } => {
                 self.unistore.handle(now, Of::Cancel { request });
                 self.with_primary(|it| it.handle(now, Of::Cancel { request }));
+                self.with_occult(|it| it.handle(now, Of::Cancel { request }));
                 self.with_trial(now, |it| it.handle(now, Of::Cancel { request }));
             }
             Input::Answered { answer, .. } => match answer {},
@@ -453,8 +524,8 @@ impl Machine for Site {
         self.settle(now);
     }
 
-    /// Only UniStore has to hold messages back: `primary` has at most a window of updates in
-    /// transit to a site.
+    /// Only UniStore holds messages back: `primary` has at most a window of updates in transit to a
+    /// site, and a link that is full loses batches of `occult`, which replicas then request again.
     fn hold_back(&mut self, full: Vec<Address>) {
         self.unistore.hold_back(full);
     }
@@ -463,6 +534,7 @@ impl Machine for Site {
         self.unistore.on_deadline(now);
         self.pass_on_members(now);
         self.with_primary(|primary| primary.on_deadline(now));
+        self.with_occult(|occult| occult.on_deadline(now));
         self.settle(now);
     }
 
@@ -476,7 +548,11 @@ impl Machine for Site {
                 return Some(output);
             }
         }
-        let Ok(output) = self.primary.as_mut()?.poll_output()?.widen();
+        if let Some(output) = self.primary.as_mut().and_then(Primary::poll_output) {
+            let Ok(output) = output.widen();
+            return Some(output);
+        }
+        let Ok(output) = self.occult.as_mut()?.poll_output()?.widen();
         Some(output)
     }
 
@@ -486,7 +562,8 @@ impl Machine for Site {
             return Some(Monotonic(0));
         }
         let primary = self.primary.as_ref().and_then(Primary::next_deadline);
-        self.unistore.next_deadline().into_iter().chain(primary).min()
+        let occult = self.occult.as_ref().and_then(Occult::next_deadline);
+        self.unistore.next_deadline().into_iter().chain(primary).chain(occult).min()
     }
 
     fn next_part(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
@@ -504,6 +581,11 @@ impl Machine for Site {
         if let Some(part) = part {
             return Some(Part::Primary(part));
         }
+        let occult = self.occult.as_ref();
+        let part = occult.and_then(|it| it.next_part(&mut checkpoint.occult, keys));
+        if let Some(part) = part {
+            return Some(Part::Occult(part));
+        }
         let trial = self.trial.as_ref();
         let part = trial.and_then(|it| it.next_part(&mut checkpoint.trial, keys));
         checkpoint.complete = part.is_none();
@@ -518,6 +600,7 @@ impl Machine for Site {
         match part {
             Part::UniStore(part) => Replica::encode_part(part, bytes),
             Part::Primary(part) => part.encode(bytes),
+            Part::Occult(part) => part.encode(bytes),
             Part::Trial(part) => Trial::encode_part(part, bytes),
         }
     }

@@ -2,6 +2,7 @@
 
 use solera_machine::{Foreign, Protocol};
 
+use crate::machine::Others;
 use crate::{Config, PROTOCOLS, Site};
 
 /// Passes each part and record to the protocol whose number it begins with.
@@ -9,6 +10,7 @@ use crate::{Config, PROTOCOLS, Site};
 pub struct Recovery {
     unistore: solera_unistore::Recovery,
     primary: Option<solera_primary::Recovery>,
+    occult: Option<solera_occult::Recovery>,
     trial: Option<solera_trial::Recovery>,
     first_question: u64,
 }
@@ -20,10 +22,11 @@ impl Recovery {
         let config = config.into();
         let first = config.first_members();
         let primary = config.primary.map(|it| solera_primary::Recovery::new(it, &first));
+        let occult = config.occult.map(|it| solera_occult::Recovery::new(it, &first));
         let first_question = config.unistore.first_transaction;
         let unistore = solera_unistore::Recovery::new(config.unistore, seed);
         let trial = config.trial.map(solera_trial::Recovery::new);
-        Recovery { unistore, primary, trial, first_question }
+        Recovery { unistore, primary, occult, trial, first_question }
     }
 
     /// Returns the recovery of `primary`.
@@ -34,6 +37,17 @@ impl Recovery {
              holds data of primary cannot drop the protocol: add the missing lines again. To get rid of the space, \
              then run `solera backup`, which leaves its keys out, and `solera restore --allow-other-spaces` into a \
              new cluster without it"
+                .into()
+        })
+    }
+
+    /// Returns the recovery of `occult`.
+    fn occult(&mut self) -> Result<&mut solera_occult::Recovery, String> {
+        self.occult.as_mut().ok_or_else(|| {
+            "bytes of protocol 3 (occult), which this node does not run: the [[space]] of level 'pcpsi' whose keys \
+             are in this data is missing in solera.toml. A data directory that holds data of occult cannot drop the \
+             protocol: add the missing lines again. To get rid of the space, then run `solera backup` and `solera \
+             restore` into a new cluster in which these keys have another level"
                 .into()
         })
     }
@@ -57,6 +71,7 @@ impl solera_machine::Recovery for Recovery {
     fn take_part(&mut self, lsn: u64, part: &[u8]) -> Result<(), String> {
         match protocol_of(part)? {
             solera_primary::PROTOCOL => self.primary()?.take_part(part),
+            solera_occult::PROTOCOL => self.occult()?.take_part(part),
             solera_trial::PROTOCOL => self.trial()?.take_part(lsn, part),
             _ => self.unistore.take_part(lsn, part),
         }
@@ -65,6 +80,7 @@ impl solera_machine::Recovery for Recovery {
     fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String> {
         match protocol_of(record)? {
             solera_primary::PROTOCOL => self.primary()?.take_record(record),
+            solera_occult::PROTOCOL => self.occult()?.take_record(record),
             solera_trial::PROTOCOL => self.trial()?.take_record(lsn, record),
             _ => self.unistore.take_record(lsn, record),
         }
@@ -73,7 +89,8 @@ impl solera_machine::Recovery for Recovery {
     fn into_machine(self) -> Site {
         let unistore = self.unistore.into_machine();
         let primary = self.primary.map(|primary| primary.into_machine(unistore.members()));
+        let occult = self.occult.map(|occult| occult.into_machine(unistore.members()));
         let trial = self.trial.map(solera_trial::Recovery::into_machine);
-        Site::of(unistore, primary, trial, self.first_question)
+        Site::of(unistore, Others { primary, occult, trial }, self.first_question)
     }
 }

@@ -3,12 +3,14 @@
 use serde::Deserialize;
 use solera_commands::similar;
 use solera_levels::{Level, UnknownLevel};
+use solera_time::SiteId;
 use toml::Spanned;
 
 use super::Reader;
 use crate::error::ConfigError;
 use crate::spaces::{
-    Answer, Declared, PRIMARY, Relation, Space, SpaceError, Spaces, served, served_levels,
+    Answer, Declared, PRIMARY, Relation, Space, SpaceError, SpaceHome, Spaces, served,
+    served_levels,
 };
 
 #[derive(Debug, Deserialize)]
@@ -18,20 +20,23 @@ pub(super) struct SpaceTable {
     prefix: String,
     level: Spanned<String>,
     answer: Option<Spanned<String>>,
+    home: Option<Spanned<String>>,
     strong: Option<Spanned<Vec<Spanned<String>>>>,
     conflicts: Option<Spanned<Vec<Spanned<Vec<String>>>>>,
 }
 
 impl Reader<'_> {
-    /// Returns the spaces. `examples` is whether spaces may run protocols that are examples.
+    /// Returns the spaces. `sites` lists the names of the sites. `examples` is whether spaces may run
+    /// protocols that are examples.
     pub(super) fn spaces(
         &self,
         tables: &[SpaceTable],
+        sites: &[String],
         examples: bool,
     ) -> Result<Spaces, ConfigError> {
         let space = |table: &SpaceTable| match table.level.get_ref() == PRIMARY {
             true => self.primary(table, examples),
-            false => self.space(table, examples),
+            false => self.space(table, sites, examples),
         };
         let spaces = tables.iter().map(space).collect::<Result<_, _>>()?;
         Spaces::new(spaces).or_else(|error| {
@@ -40,7 +45,12 @@ impl Reader<'_> {
         })
     }
 
-    fn space(&self, table: &SpaceTable, examples: bool) -> Result<Space, ConfigError> {
+    fn space(
+        &self,
+        table: &SpaceTable,
+        sites: &[String],
+        examples: bool,
+    ) -> Result<Space, ConfigError> {
         let also = if examples { ", and the example 'primary'" } else { "" };
         let name = table.name.get_ref();
         if let Some(answer) = &table.answer {
@@ -67,11 +77,48 @@ impl Reader<'_> {
                 return self.invalid(place, reason);
             }
         };
+        if level == Level::PcPsi {
+            return self.occult(table, sites);
+        }
+        if let Some(home) = &table.home {
+            let reason = "home goes with level 'pcpsi': in other spaces, all sites are equal";
+            return self.refuse(table, home.span().start, reason);
+        }
         let relation = match level {
             Level::Por => self.relation(table)?,
             _ => self.fixed_relation(table, level)?,
         };
         Ok(Space { relation, ..Space::new(name, &table.prefix, level) })
+    }
+
+    /// Returns a space that Occult runs.
+    fn occult(&self, table: &SpaceTable, sites: &[String]) -> Result<Space, ConfigError> {
+        if table.prefix.is_empty() {
+            let reason = "keys of no other space, Solera's own among them, cannot have this level: give the \
+                          space a prefix";
+            return self.refuse(table, table.level.span().start, reason);
+        }
+        self.fixed_relation(table, Level::PcPsi)?;
+        let home = match &table.home {
+            None => SpaceHome::Hash,
+            Some(name) if name.get_ref() == "hash" => SpaceHome::Hash,
+            Some(name) => match sites.iter().position(|site| site == name.get_ref()) {
+                Some(site) => SpaceHome::Site(SiteId(site as u8)),
+                None => {
+                    let known = sites.iter().map(String::as_str);
+                    let advice = match similar(name.get_ref(), known.clone()) {
+                        Some(near) => format!("; did you mean '{near}'?"),
+                        None => format!("; the sites are {}", known.collect::<Vec<_>>().join(", ")),
+                    };
+                    let reason = format!(
+                        "home is 'hash' or the name of a site, not '{}'{advice}",
+                        name.get_ref()
+                    );
+                    return self.refuse(table, name.span().start, reason);
+                }
+            },
+        };
+        Ok(Space::occult(table.name.get_ref(), &table.prefix, home))
     }
 
     /// Returns a space that `primary` runs.
@@ -210,8 +257,17 @@ mod tests {
                 "s.toml, line 4: space 'x': there is no level 'cusal'; did you mean 'causal'? This",
             ),
             (
-                "level = 'pcpsi'",
-                "line 4: space 'x': the level 'pcpsi' is not served by this version",
+                "level = 'speculative'",
+                "line 4: space 'x': the level 'speculative' is not served by this version",
+            ),
+            ("level = 'causal'\nhome = 'hash'", "line 5: space 'x': home goes with level 'pcpsi'"),
+            (
+                "level = 'pcpsi'\nhome = 'mars'",
+                "line 5: space 'x': home is 'hash' or the name of a site, not 'mars'",
+            ),
+            (
+                "level = 'pcpsi'\nstrong = ['SET']",
+                "line 5: space 'x': strong goes with level 'por'; with 'pcpsi' no command is strong",
             ),
             (
                 "level = 'causal'\n[[space]]\nname = 'y'\nprefix = 'x:'\nlevel = 'causal'",
@@ -272,7 +328,8 @@ mod tests {
             error.to_string().contains("s.toml, line 4: space 'x': keys of no other"),
             "{error}"
         );
-        for (level, known) in [("strong", "there is no level"), ("pcpsi", "is not served by")] {
+        for (level, known) in [("strong", "there is no level"), ("speculative", "is not served by")]
+        {
             let (levels, also) = ("'causal' and 'eventual'", ", and the example 'primary'");
             let error = read(&format!("level = '{level}'")).unwrap_err();
             assert!(error.contains(known) && error.contains(&format!("{levels}{also}")), "{error}");

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use solera_time::SiteId;
+
 /// The protocol that executes a space's commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
@@ -10,6 +12,18 @@ pub enum Runs {
     UniStore,
     /// The example `primary`, which has no levels.
     Primary(Answer),
+    /// Occult, which gives the level `pcpsi`.
+    Occult(SpaceHome),
+}
+
+/// The home of the keys of a space that Occult runs: the site that orders their updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpaceHome {
+    /// The hash of a key determines its home.
+    #[default]
+    Hash,
+    /// One site, unless its shards have moved.
+    Site(SiteId),
 }
 
 /// Event at which an update in a space of `primary` is answered.

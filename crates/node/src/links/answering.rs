@@ -419,6 +419,13 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
             }
             None => Answer::Nothing,
         },
+        Question::Occult { worker, command } => match here(worker) {
+            Some(worker) => {
+                let response = network.ask_occult(worker, *command).await;
+                response.map_or(Answer::Nothing, |response| Answer::Occult(Box::new(response)))
+            }
+            None => Answer::Nothing,
+        },
         Question::Scan { worker, ask } => match here(worker) {
             Some(worker) if network.is_valid(&ask.snapshot) => {
                 network.scan(worker, *ask).await.map_or(Answer::Nothing, Answer::Scan)

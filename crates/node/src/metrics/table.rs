@@ -30,7 +30,7 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// All metrics, in the order of the reference.
-pub static METRICS: [Metric; 50] = [
+pub static METRICS: [Metric; 56] = [
     gauge("solera_build_info", &["version"], "Always 1; its label is the version."),
     gauge("solera_site_alive", &[], "Whether the site runs."),
     gauge("solera_keys", &[], "Keys stored at the site."),
@@ -117,6 +117,28 @@ pub static METRICS: [Metric; 50] = [
         "solera_primary_dropped_replies_total",
         &[],
         "Replies that arrived after their request had ended.",
+    ),
+    gauge("solera_occult_keys", &[], "Keys of spaces of level pcpsi."),
+    gauge("solera_occult_home_shards", &[], "Shards of which the site is the home."),
+    gauge(
+        "solera_occult_open_transactions",
+        &[],
+        "Open transactions of level pcpsi of the site's clients.",
+    ),
+    gauge(
+        "solera_occult_prepared_transactions",
+        &[],
+        "Transactions that the site's homes have prepared, and that are not decided.",
+    ),
+    gauge(
+        "solera_occult_outcome_records",
+        &[],
+        "Outcomes that the site's homes keep for clients and other homes.",
+    ),
+    gauge(
+        "solera_occult_hidden_writes",
+        &[],
+        "Committed writes that wait for the decision about an earlier one.",
     ),
     counter(
         "solera_journal_records_total",

@@ -120,7 +120,8 @@ impl EventLoop {
             Control::CountKeys(_) if !self.worker.serves() => {}
             Control::CountKeys(reply) => {
                 let now = self.worker.now();
-                let _ = reply.send(self.worker.with(|replica| replica.count_keys(now)));
+                let keys = self.worker.with(|replica| replica.count_keys(now));
+                let _ = reply.send(keys + self.worker.occult_keys());
             }
             Control::AtRisk(keys, reply) => {
                 let _ = reply.send(self.worker.at_risk_here(keys));
@@ -136,6 +137,10 @@ impl EventLoop {
                         let _ = reply.send(info);
                     }
                 });
+            }
+            Control::Occult(command, reply) => {
+                let worker = self.worker.clone();
+                spawn_local(async move { worker.answer_occult(command, reply).await });
             }
             Control::Primary(asked, reply) => {
                 let worker = self.worker.clone();

@@ -2,6 +2,7 @@
 
 use solera_data::Key;
 use solera_machine::{Address, RequestId};
+use solera_occult::Occult;
 use solera_primary::{Command, Primary, Response};
 use solera_session::ToPrimary;
 use solera_site::Input;
@@ -94,6 +95,12 @@ impl Worker {
             let left = keys.saturating_sub(found.keys.len());
             found.keys.extend(primary.at_risk().take(left).cloned());
         }
+        if let Some(occult) = state.engine.machine().occult() {
+            let sites = self.spec.f + 1;
+            found.transactions += occult.unstored(sites);
+            let left = keys.saturating_sub(found.keys.len());
+            found.keys.extend(occult.unstored_keys(sites, left));
+        }
         found
     }
 
@@ -104,6 +111,8 @@ impl Worker {
         let machine = state.engine.machine_mut();
         let held = machine.unistore_mut().take_held();
         let (now, most) = machine.primary_mut().map_or((0, 0), Primary::take_held);
+        let held = held.and(Held { now, most });
+        let (now, most) = machine.occult_mut().map_or((0, 0), Occult::take_held);
         held.and(Held { now, most })
     }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use solera_commands::CommandId;
 use solera_config::{ClusterSpec, Users};
-use solera_data::{OpError, Outcome};
+use solera_data::{Op, OpError, Outcome};
 use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, SiteStatus};
+use solera_occult::CausalTimestamp;
 use solera_resp::Value;
 use solera_session::{
     Ask, Client, Context, Delegation, Identity, Page, PeerTimeout, Single, SitesReport, ToPrimary,
@@ -105,6 +106,32 @@ impl Context for Worker {
         asked: ToPrimary,
     ) -> Option<solera_primary::Response> {
         self.ask_primary_at(worker, asked).await
+    }
+
+    fn read_occult(
+        &self,
+        now: Now,
+        past: &mut CausalTimestamp,
+        read: (&[u8], &Op),
+        command: CommandId,
+    ) -> Option<Result<Outcome, OpError>> {
+        self.read_occult_here(now, past, read, command)
+    }
+
+    async fn ask_occult(
+        &self,
+        worker: Address,
+        command: solera_occult::Command,
+    ) -> Option<solera_occult::Response> {
+        self.ask_occult_at(worker, command).await
+    }
+
+    fn join_occult(&self, past: &mut CausalTimestamp, token: &CausalTimestamp) -> bool {
+        self.join_occult_here(past, token)
+    }
+
+    fn send_occult(&self, command: solera_occult::Command) {
+        self.send_occult_here(command);
     }
 
     fn workers(&self) -> impl Iterator<Item = Address> {

@@ -9,9 +9,9 @@ use solera_time::Monotonic;
 
 use super::{Context, Gateway, Stage};
 use crate::client::PreparedAt;
-use crate::command::{AbortCause, Response};
+use crate::command::{AbortCause, ReadCounts, Response, Unknown};
 use crate::config::Rule;
-use crate::message::{Body, Commit, Execute, Executed, Prepare, TransactionId};
+use crate::message::{Commit, Execute, Executed, Message, Prepare, TransactionId};
 use crate::shard::Stamp;
 use crate::timestamp::CausalTimestamp;
 
@@ -51,10 +51,13 @@ pub(super) struct Committing {
 /// A transaction of one home that has not been answered.
 #[derive(Debug)]
 pub(super) struct Executing {
-    request: RequestId,
+    /// The client's request; `None` while the client does not wait for the outcome.
+    pub(super) request: Option<RequestId>,
+    /// Whether the client will not ask for the outcome.
+    pub(super) abandoned: bool,
     home: Address,
     execute: Execute,
-    since: Monotonic,
+    pub(super) since: Monotonic,
     /// Time when EXECUTE is sent next.
     next: Monotonic,
     locked: u32,
@@ -86,23 +89,25 @@ impl Gateway {
         }
         let Some(decision_home) = participants.keys().next().copied() else {
             let past = Gateway::next_past(context, transaction.timestamp().clone());
-            let reply = Response::Committed { outcomes: Vec::new(), past };
+            let counts = ReadCounts::default();
+            let reply = Response::Committed { outcomes: Vec::new(), past, counts };
             return self.end(context, number, request, reply);
         };
         if participants.len() == 1 {
             return self.execute(context, request, number, Vec::new());
         }
+        self.begin_attempt(number);
         let to: Vec<Address> = participants.keys().copied().collect();
         let since = context.now.monotonic;
         let stage = Stage::Preparing(Preparing { request, participants, decision_home, since });
-        self.open.get_mut(&number).expect("it is open").stage = stage;
+        self.wait(number, stage);
         for to in to {
             self.send_prepare(context, number, to);
         }
     }
 
     fn send_prepare(&mut self, context: &mut Context<'_>, number: u64, to: Address) {
-        let tid = self.tid(number);
+        let (tid, oldest) = (self.tid(number), self.oldest());
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Preparing(preparing) = &mut open.stage else { return };
         let Some(participant) = preparing.participants.get_mut(&to) else { return };
@@ -112,8 +117,9 @@ impl Gateway {
             above: participant.above,
             writes: participant.writes.clone(),
             decision_home: preparing.decision_home,
+            oldest,
         };
-        self.send_to_home(context, to, Body::Prepare(prepare));
+        self.send_to_home(context, to, Message::Prepare(prepare));
     }
 
     /// PREPARED: once all participants have answered, validates the transaction and sends COMMIT.
@@ -124,7 +130,7 @@ impl Gateway {
         tid: TransactionId,
         (assigned, overwritten): (Stamp, CausalTimestamp),
     ) {
-        let Some(open) = self.current(tid) else { return };
+        let Some((number, open)) = self.current(tid) else { return };
         let Stage::Preparing(preparing) = &mut open.stage else { return };
         let Some(participant) = preparing.participants.get_mut(&from) else { return };
         participant.answer = Some(PreparedAt { site: from.site, assigned, overwritten });
@@ -135,7 +141,7 @@ impl Gateway {
             false => Ok(()),
         };
         if let Err(shard) = validated {
-            return self.abort(context, tid.number, AbortCause::OverwriteSet(shard));
+            return self.abort(context, number, AbortCause::OverwriteSet(shard));
         }
         let written: Vec<_> = open
             .transaction
@@ -154,14 +160,16 @@ impl Gateway {
         let commit = Box::new(commit);
         let stage = Committing { request, commit, participants, decision_home, since, next: since };
         open.stage = Stage::Committing(stage);
-        self.send_commit(context, tid.number);
+        self.send_commit(context, number);
     }
 
-    fn current(&mut self, tid: TransactionId) -> Option<&mut super::Open> {
+    /// Returns the transaction of an attempt that has not ended, and its number.
+    fn current(&mut self, tid: TransactionId) -> Option<(u64, &mut super::Open)> {
         if tid.client != self.id {
             return None;
         }
-        self.open.get_mut(&tid.number)
+        let number = *self.attempts.get(&tid.number)?;
+        Some((number, self.open.get_mut(&number)?))
     }
 
     /// LOCKED: sends PREPARE again after a delay, at most a bounded number of times (§6.2).
@@ -173,12 +181,12 @@ impl Gateway {
         key: Key,
     ) {
         let timing = context.config.timing;
-        let Some(open) = self.current(tid) else { return };
+        let Some((number, open)) = self.current(tid) else { return };
         let Stage::Preparing(preparing) = &mut open.stage else { return };
         let Some(participant) = preparing.participants.get_mut(&from) else { return };
         participant.locked += 1;
         if participant.locked >= timing.lock_tries {
-            return self.abort(context, tid.number, AbortCause::Locked(key));
+            return self.abort(context, number, AbortCause::Locked(key));
         }
         participant.next = context.now.monotonic.after(timing.lock_retry);
     }
@@ -190,7 +198,7 @@ impl Gateway {
         let request = preparing.request;
         let participants: Vec<Address> = preparing.participants.keys().copied().collect();
         for to in participants {
-            context.out.send(to, Body::Abort(tid));
+            context.out.send(to, Message::Abort(tid));
         }
         self.end(context, number, request, Response::Aborted(cause));
     }
@@ -201,7 +209,7 @@ impl Gateway {
         let Stage::Committing(committing) = &mut open.stage else { return };
         committing.next = context.retry_at();
         let (to, participants) = (committing.decision_home, committing.participants.clone());
-        let body = Body::Commit(tid, committing.commit.clone(), participants);
+        let body = Message::Commit(tid, committing.commit.clone(), participants);
         self.send_to_home(context, to, body);
     }
 
@@ -213,7 +221,7 @@ impl Gateway {
         tid: TransactionId,
         committed: bool,
     ) {
-        let Some(open) = self.current(tid) else { return };
+        let Some((number, open)) = self.current(tid) else { return };
         match &open.stage {
             Stage::Committing(committing) => {
                 let request = committing.request;
@@ -221,14 +229,15 @@ impl Gateway {
                 let reply = match committed {
                     true => {
                         let past = Gateway::next_past(context, past);
-                        Response::Committed { outcomes: Vec::new(), past }
+                        let counts = ReadCounts::default();
+                        Response::Committed { outcomes: Vec::new(), past, counts }
                     }
                     false => Response::Aborted(AbortCause::Expired),
                 };
-                self.end(context, tid.number, request, reply);
+                self.end(context, number, request, reply);
             }
             Stage::Preparing(_) if !committed => {
-                self.abort(context, tid.number, AbortCause::Expired);
+                self.abort(context, number, AbortCause::Expired);
             }
             _ => {}
         }
@@ -257,8 +266,8 @@ impl Gateway {
             // on them. If they are not, a read of the session still succeeds, because homes advance
             // to its timestamp.
             let request = committing.request;
-            let past = Some(committing.commit.timestamp.clone());
-            return self.end(context, number, request, Response::Unknown { past });
+            let past = Unknown::Past(committing.commit.timestamp.clone());
+            return self.end(context, number, request, Response::Unknown(past));
         }
         if context.is_due(committing.next) {
             self.send_commit(context, number);
@@ -273,8 +282,9 @@ impl Gateway {
         number: u64,
         operations: Vec<(Key, Op)>,
     ) {
+        self.begin_attempt(number);
         let tid = self.tid(number);
-        let Some(open) = self.open.get_mut(&number) else { return };
+        let Some(open) = self.open.get(&number) else { return };
         let transaction = &open.transaction;
         let keys = operations.iter().map(|(key, _)| key);
         let first = keys.chain(transaction.writes().iter().map(|(key, _)| key)).next();
@@ -287,26 +297,25 @@ impl Gateway {
             reads: transaction.reads(),
             operations,
             writes: transaction.writes().to_vec(),
+            oldest: 0,
         };
-        let now = context.now.monotonic;
-        open.stage = Stage::Executing(Executing {
-            request,
-            home,
-            execute,
-            since: now,
-            next: now,
-            locked: 0,
-        });
+        let since = context.now.monotonic;
+        let request = Some(request);
+        let executing =
+            Executing { request, abandoned: false, home, execute, since, next: since, locked: 0 };
+        self.wait(number, Stage::Executing(executing));
         self.send_execute(context, number);
     }
 
     fn send_execute(&mut self, context: &mut Context<'_>, number: u64) {
+        let oldest = self.oldest();
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Executing(executing) = &mut open.stage else { return };
         executing.next = context.retry_at();
         executing.execute.attempt += 1;
+        executing.execute.oldest = oldest;
         let (to, execute) = (executing.home, executing.execute.clone());
-        self.send_to_home(context, to, Body::Execute(execute));
+        self.send_to_home(context, to, Message::Execute(execute));
     }
 
     /// EXECUTED: handles the result of a transaction of one home.
@@ -317,14 +326,16 @@ impl Gateway {
         executed: Executed,
     ) {
         let timing = context.config.timing;
-        let Some(open) = self.current(tid) else { return };
+        let Some((number, open)) = self.current(tid) else { return };
         let Stage::Executing(executing) = &mut open.stage else { return };
-        let request = executing.request;
+        let (request, abandoned) = (executing.request, executing.abandoned);
         let reply = match executed {
             Executed::Committed(outcomes, past) => {
-                Response::Committed { outcomes, past: Gateway::next_past(context, past) }
+                let past = Gateway::next_past(context, past);
+                Response::Committed { outcomes, past, counts: ReadCounts::default() }
             }
             Executed::Failed(_, error) => Response::Failed(error),
+            Executed::Ahead => Response::Ahead(executing.home.site),
             Executed::Conflict(shard) => Response::Aborted(AbortCause::OverwriteSet(shard)),
             Executed::Locked(key, attempt) => {
                 let is_last = attempt == executing.execute.attempt;
@@ -339,15 +350,27 @@ impl Gateway {
                 Response::Aborted(AbortCause::Locked(key))
             }
         };
-        self.end(context, tid.number, request, reply);
+        match request {
+            Some(request) => self.end(context, number, request, reply),
+            None if abandoned => self.remove(number),
+            // The client asks for the outcome later.
+            None => {
+                open.stage = Stage::Ended(reply);
+                let attempt = open.attempt;
+                self.attempts.remove(&attempt);
+                self.active.remove(&number);
+            }
+        }
     }
 
     pub(super) fn repeat_execute(&mut self, context: &mut Context<'_>, number: u64) {
-        let Some(open) = self.open.get(&number) else { return };
-        let Stage::Executing(executing) = &open.stage else { return };
-        if context.has_timed_out(executing.since) {
-            let request = executing.request;
-            return self.end(context, number, request, Response::Unknown { past: None });
+        let Some(open) = self.open.get_mut(&number) else { return };
+        let Stage::Executing(executing) = &mut open.stage else { return };
+        if context.has_timed_out(executing.since)
+            && let Some(request) = executing.request.take()
+        {
+            // The attempt goes on, because the session needs its outcome.
+            context.out.reply(request, Response::Unknown(Unknown::Pending(number)));
         }
         if context.is_due(executing.next) {
             self.send_execute(context, number);

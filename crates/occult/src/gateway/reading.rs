@@ -1,14 +1,22 @@
 //! Reads: at the local replica first, then at the home (§4.3).
 
+use std::time::Duration;
+
 use solera_data::{Key, Op};
 use solera_machine::{Address, RequestId};
 use solera_time::Monotonic;
 
 use super::{Context, Gateway, Stage};
 use crate::client::Freshness;
-use crate::command::Response;
-use crate::config::Rule;
-use crate::message::{Body, Read, ReadAnswer};
+use crate::command::{OnStale, ReadCounts, Response};
+use crate::config::{Rule, StaleReads};
+use crate::message::{Message, Read, ReadAnswer};
+
+/// Delay before a read at a home that was stale there is sent again.
+const HOME_RETRY: Duration = Duration::from_millis(20);
+/// Number of times that a read is sent again to a home that answers with less than the client has
+/// seen.
+const HOME_RETRIES: u32 = 20;
 
 /// A read that has no answer yet.
 #[derive(Debug)]
@@ -18,44 +26,61 @@ pub(super) struct Reading {
     op: Op,
     /// Number of the request that has no answer yet.
     number: u64,
-    /// Number of stale answers so far.
-    stale: usize,
+    /// Number of stale answers of the home so far.
+    stale_at_home: u32,
     at: Address,
     since: Monotonic,
     /// Time when the request is sent next.
     next: Monotonic,
     /// Whether the last request got an answer, which was stale.
     answered: bool,
+    counts: ReadCounts,
+}
+
+impl Reading {
+    /// Returns the number of the request that has no answer yet.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn request(&self) -> RequestId {
+        self.request
+    }
 }
 
 impl Gateway {
-    /// Sends a read to the local copy.
+    /// Sends a read to the local copy; or to the home, if the local copy is known to be slow.
     pub(super) fn read(
         &mut self,
         context: &mut Context<'_>,
         request: RequestId,
         number: u64,
-        key: Key,
-        op: Op,
+        (key, op): (Key, Op),
     ) {
-        let shard = context.config.shard_of(&key);
-        let at = context.config.owner(context.config.address.site, shard);
+        let (shard, site, home) = context.home_of(&key);
         let now = context.now.monotonic;
-        let reading = Reading {
+        let local = context.config.owner(context.config.address.site, shard);
+        let is_slow = self.slow.get(&shard).is_some_and(|until| now < *until);
+        let counts = ReadCounts::default();
+        let mut reading = Reading {
             request,
             key,
             op,
             number: 0,
-            stale: 0,
-            at,
+            stale_at_home: 0,
+            at: local,
             since: now,
             next: now,
             answered: false,
+            counts,
         };
-        if let Some(open) = self.open.get_mut(&number) {
-            open.stage = Stage::Reading(reading);
-            self.send_read(context, number);
+        let Some(open) = self.open.get(&number) else { return };
+        if is_slow && site != local.site && open.on_stale == OnStale::Home {
+            reading.at = home;
+            reading.counts.at_home = 1;
         }
+        self.wait(number, Stage::Reading(reading));
+        self.send_read(context, number);
     }
 
     fn send_read(&mut self, context: &mut Context<'_>, number: u64) {
@@ -74,9 +99,10 @@ impl Gateway {
             op: reading.op.clone(),
             own: open.transaction.own(&reading.key).cloned(),
             at_least,
+            waits: open.on_stale == OnStale::Home,
         };
         let to = reading.at;
-        context.out.send(to, Body::Read(read));
+        context.out.send(to, Message::Read(read));
     }
 
     /// Takes a copy's answer, unless it is stale.
@@ -91,17 +117,29 @@ impl Gateway {
         let shard = context.config.shard_of(&reading.key);
         let (shown, dependencies) = (answer.shown, answer.dependencies);
         let freshness = open.transaction.check(shard, shown, &dependencies, context.homes);
+        // The copy has read before all replicas passed this stamp. Dependencies up to it may be
+        // forgotten now.
+        let is_late = shown < context.passed.confirmed(context.homes.home(shard));
         let is_home = reading.at.site == context.homes.home(shard);
         let checks = context.config.has(match is_home {
             true => Rule::CheckHomes,
             false => Rule::CheckReplicas,
         });
+        if is_late {
+            reading.answered = true;
+            reading.next = context.now.monotonic;
+            return self.repeat_read(context, number);
+        }
         if freshness == Freshness::Stale && checks {
-            return self.retry_stale(context, number);
+            reading.counts.stale += u32::from(!is_home);
+            if open.on_stale != OnStale::Accept || is_home {
+                return self.retry_stale(context, number);
+            }
         }
         open.transaction.add_read(shard, shown, dependencies, context.homes);
-        let (request, key) = (reading.request, reading.key.clone());
+        let (request, key, counts) = (reading.request, reading.key.clone(), reading.counts);
         open.stage = Stage::Idle;
+        self.active.remove(&number);
         let result = answer.result.map(|(outcome, effect)| {
             if let Some(effect) = effect {
                 open.transaction.add_write(key, effect);
@@ -109,13 +147,13 @@ impl Gateway {
             outcome
         });
         if !open.single {
-            return context.out.reply(request, Response::Done(result));
+            return context.out.reply(request, Response::Done(result, counts));
         }
         let past = open.transaction.timestamp().clone();
         let reply = match result {
             Ok(outcome) => {
                 let past = Gateway::next_past(context, past);
-                Response::Committed { outcomes: vec![outcome], past }
+                Response::Committed { outcomes: vec![outcome], past, counts }
             }
             Err(error) => Response::Failed(error),
         };
@@ -125,34 +163,58 @@ impl Gateway {
     /// Sends a stale read to the same copy again after a delay, and in the end to the home.
     fn retry_stale(&mut self, context: &mut Context<'_>, number: u64) {
         let Some(open) = self.open.get_mut(&number) else { return };
+        let on_stale = open.on_stale;
         let Stage::Reading(reading) = &mut open.stage else { return };
-        let delays = context.config.timing.stale_retries;
-        match delays.get(reading.stale) {
-            Some(delay) => reading.next = context.now.monotonic.after(*delay),
-            None => {
-                let (_, _, home) = context.home_of(&reading.key);
-                // A home is not stale. If it were, asking at once again would not help.
-                let was_there = reading.at == home;
-                reading.next = if was_there { context.retry_at() } else { context.now.monotonic };
-                reading.at = home;
+        let now = context.now.monotonic;
+        let (shard, site, home) = context.home_of(&reading.key);
+        if reading.at == home {
+            reading.stale_at_home += 1;
+            if reading.stale_at_home > HOME_RETRIES {
+                return self.give_up_read(context, number, Response::Ahead(site));
+            }
+            reading.next = now.after(HOME_RETRY);
+        } else if on_stale == OnStale::Fail {
+            return self.give_up_read(context, number, Response::Stale);
+        } else {
+            let delays: &[Duration] = match &context.config.timing.stale {
+                StaleReads::Retry(delays) => delays,
+                StaleReads::Wait(_) => &[],
+            };
+            match delays.get(reading.counts.stale as usize - 1) {
+                Some(delay) => reading.next = now.after(*delay),
+                None => {
+                    (reading.next, reading.at) = (now, home);
+                    reading.counts.at_home += 1;
+                    self.slow.insert(shard, now.after(context.config.timing.slow));
+                }
             }
         }
-        reading.stale += 1;
-        reading.answered = true;
+        let Some(open) = self.open.get_mut(&number) else { return };
+        if let Stage::Reading(reading) = &mut open.stage {
+            reading.answered = true;
+        }
         self.repeat_read(context, number);
+    }
+
+    /// Ends a read without a value. A transaction stays open; a single operation is over.
+    fn give_up_read(&mut self, context: &mut Context<'_>, number: u64, reply: Response) {
+        let Some(open) = self.open.get_mut(&number) else { return };
+        let Stage::Reading(reading) = &open.stage else { return };
+        let request = reading.request;
+        self.reads.remove(&reading.number);
+        open.stage = Stage::Idle;
+        self.active.remove(&number);
+        match open.single {
+            true => self.end(context, number, request, reply),
+            false => context.out.reply(request, reply),
+        }
     }
 
     pub(super) fn repeat_read(&mut self, context: &mut Context<'_>, number: u64) {
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Reading(reading) = &mut open.stage else { return };
         if context.has_timed_out(reading.since) {
-            let (request, single) = (reading.request, open.single);
-            self.reads.remove(&reading.number);
-            open.stage = Stage::Idle;
-            if single {
-                return self.end(context, number, request, Response::TimedOut);
-            }
-            return context.out.reply(request, Response::TimedOut);
+            return self.give_up_read(context, number, Response::TimedOut);
         }
         if context.is_due(reading.next) {
             if !reading.answered {
@@ -162,5 +224,10 @@ impl Gateway {
             }
             self.send_read(context, number);
         }
+    }
+
+    /// Forgets which replicas were slow a while ago.
+    pub(crate) fn forget_slow(&mut self, now: Monotonic) {
+        self.slow.retain(|_, until| now < *until);
     }
 }

@@ -1,10 +1,13 @@
 //! Decisions: commits, aborts, expired prepares, and the removal of their records.
 
+use std::collections::BTreeSet;
+
 use solera_machine::Address;
+use solera_time::SiteId;
 
 use super::{Context, Ended, Home};
 use crate::config::Rule;
-use crate::message::{Body, ClientId, Commit, Decision, TransactionId};
+use crate::message::{ClientId, Commit, Decision, Message, TransactionId};
 use crate::record::Record;
 
 impl Home {
@@ -28,7 +31,7 @@ impl Home {
             // about it.
             None => false,
         };
-        context.out.send(from, Body::Outcome(tid, committed));
+        context.out.send(from, Message::Outcome(tid, committed));
     }
 
     /// Records a decision of this home, and carries it out here.
@@ -62,7 +65,16 @@ impl Home {
                 Ended::Aborted
             }
         };
-        self.records.insert(tid, ended);
+        self.insert_record(tid, ended);
+    }
+
+    /// Adds a record, and counts those that participants have not confirmed.
+    pub(super) fn insert_record(&mut self, tid: TransactionId, ended: Ended) {
+        let is_open = |ended: &Ended| matches!(ended, Ended::Committed { waiting, .. } if !waiting.is_empty());
+        self.unconfirmed += usize::from(is_open(&ended));
+        if let Some(before) = self.records.insert(tid, ended) {
+            self.unconfirmed -= usize::from(is_open(&before));
+        }
     }
 
     /// Records that a prepared transaction has ended, and carries it out here.
@@ -100,7 +112,7 @@ impl Home {
     ) {
         self.end(context, tid, decision);
         if matches!(decision, Decision::Commit(_)) {
-            context.out.send(from, Body::Applied(tid));
+            context.out.send(from, Message::Applied(tid));
         }
     }
 
@@ -120,7 +132,11 @@ impl Home {
     /// Returns whether this confirmation is new.
     pub(super) fn note_applied(&mut self, from: Address, tid: TransactionId) -> bool {
         match self.records.get_mut(&tid) {
-            Some(Ended::Committed { waiting, .. }) => waiting.remove(&from),
+            Some(Ended::Committed { waiting, .. }) => {
+                let is_new = waiting.remove(&from);
+                self.unconfirmed -= usize::from(is_new && waiting.is_empty());
+                is_new
+            }
             _ => false,
         }
     }
@@ -132,7 +148,7 @@ impl Home {
             Some(_) => Decision::Abort,
             None => return,
         };
-        context.out.send(from, Body::Decided(tid, decision));
+        context.out.send(from, Message::Decided(tid, decision));
     }
 
     /// RESOLVE at the decision home: it aborts the transaction, unless it has decided before.
@@ -151,7 +167,7 @@ impl Home {
             } else {
                 self.end(context, tid, &Decision::Abort);
                 if from != context.config.address {
-                    context.out.send(from, Body::Decided(tid, Decision::Abort));
+                    context.out.send(from, Message::Decided(tid, Decision::Abort));
                 }
             }
         }
@@ -200,9 +216,20 @@ impl Home {
         }
     }
 
+    /// Forgets the clients of a site that has been removed: nothing arrives from them any more.
+    pub(crate) fn forget_clients_of(&mut self, site: SiteId) {
+        let clients: BTreeSet<ClientId> = self.records.keys().map(|tid| tid.client).collect();
+        for client in clients.into_iter().filter(|client| client.address.site == site) {
+            self.on_oldest(client, u64::MAX);
+        }
+    }
+
     /// Sends messages again that may be lost: decisions that participants have not confirmed, and
     /// requests to decide about expired prepares.
     pub(crate) fn on_tick(&mut self, context: &mut Context<'_>) {
+        if !self.waits() {
+            return;
+        }
         self.send_decisions(context);
         let now = context.now.monotonic;
         let timing = context.config.timing;
@@ -219,7 +246,7 @@ impl Home {
             if decision_home == context.config.address {
                 self.on_resolve(context, decision_home, tid);
             } else if context.config.has(Rule::DecisionHomeDecides) {
-                context.out.send(decision_home, Body::Resolve(tid));
+                context.out.send(decision_home, Message::Resolve(tid));
             } else {
                 self.end(context, tid, &Decision::Abort);
             }
@@ -227,6 +254,9 @@ impl Home {
     }
 
     fn send_decisions(&mut self, context: &mut Context<'_>) {
+        if self.unconfirmed == 0 {
+            return;
+        }
         let now = context.now.monotonic;
         let retry = context.config.timing.retry;
         for (tid, record) in &mut self.records {
@@ -237,7 +267,7 @@ impl Home {
             *sent = Some(now);
             for to in waiting.iter() {
                 let decision = Decision::Commit(commit.clone());
-                context.out.send(*to, Body::Decided(*tid, decision));
+                context.out.send(*to, Message::Decided(*tid, decision));
             }
         }
     }

@@ -5,7 +5,7 @@ use solera_machine::Address;
 
 use super::{Context, Ended, Home};
 use crate::config::Rule;
-use crate::message::{Body, Execute, Executed, TransactionId};
+use crate::message::{Execute, Executed, Message, TransactionId};
 use crate::record::Record;
 use crate::shard::Stamp;
 use crate::timestamp::CausalTimestamp;
@@ -19,6 +19,7 @@ impl Home {
         request: Execute,
     ) {
         let tid = request.tid;
+        self.on_oldest(tid.client, request.oldest);
         if !self.may_arrive(tid) {
             return;
         }
@@ -28,7 +29,7 @@ impl Home {
             None => {
                 let (answer, writes, stamp) = self.execute(context, request);
                 // A client that finds a lock tries again with the same number.
-                if !matches!(answer, Executed::Locked(..)) {
+                if !matches!(answer, Executed::Locked(..) | Executed::Ahead) {
                     let record = Record::Executed {
                         tid,
                         answer: answer.clone(),
@@ -41,7 +42,7 @@ impl Home {
                 answer
             }
         };
-        context.out.send(from, Body::Executed(tid, answer));
+        context.out.send(from, Message::Executed(tid, answer));
     }
 
     /// Carries out how a transaction has ended, and keeps the answer for a client that repeats the
@@ -57,11 +58,11 @@ impl Home {
             let shards = context.config.shards_of(&writes);
             for (key, effect) in writes {
                 let shard = context.config.shard_of(&key);
-                context.store.hide(shard, stamp, (key, effect), timestamp.clone());
+                context.store.hide(shard, stamp, (key, effect), timestamp);
             }
             self.show(context, shards);
         }
-        self.records.insert(tid, Ended::Executed(answer.clone()));
+        self.insert_record(tid, Ended::Executed(answer.clone()));
     }
 
     /// Validates and decides a transaction. Returns the answer, and the writes with their stamp.
@@ -71,10 +72,13 @@ impl Home {
         request: Execute,
     ) -> (Executed, Vec<(Key, Effect)>, Stamp) {
         let refused = |answer| (answer, Vec::new(), Stamp::ZERO);
-        let Execute { tid, attempt, mut timestamp, reads, operations, mut writes } = request;
+        let Execute { tid, attempt, mut timestamp, reads, operations, mut writes, .. } = request;
         let keys = operations.iter().map(|(key, _)| key).chain(writes.iter().map(|(key, _)| key));
         if let Some(key) = self.locked(context, tid, keys) {
             return refused(Executed::Locked(key, attempt));
+        }
+        if self.is_too_far_ahead(context, timestamp.greatest(context.site())) {
+            return refused(Executed::Ahead);
         }
         let mut overwritten = context.overwritten_by(&writes);
         let mut outcomes = Vec::new();
@@ -113,11 +117,11 @@ fn run(
     key: Key,
     op: &Op,
 ) -> Result<Outcome, OpError> {
-    let latest = context.store.latest(&key);
+    let (state, dependencies) = context.store.latest(context.config.shard_of(&key), &key);
     let own = writes.iter().position(|(other, _)| *other == key);
-    let view = View::new(&latest.state).own(own.map(|at| &writes[at].1));
+    let view = View::new(&state).own(own.map(|at| &writes[at].1));
     let (outcome, effect) = execute(op, &view)?;
-    overwritten.merge(&latest.dependencies, context.homes);
+    overwritten.merge(&dependencies, context.homes);
     match (own, effect) {
         (Some(at), Some(later)) => {
             let before = std::mem::take(&mut writes[at].1);

@@ -7,7 +7,8 @@ use solera_time::Monotonic;
 
 use super::{Context, Home};
 use crate::config::Rule;
-use crate::message::{Body, Read, ReadAnswer, TransactionId};
+use crate::message::{Message, Read, ReadAnswer, TransactionId};
+use crate::shard::Stamp;
 
 /// A read that waits until the transactions that its client may have seen are decided.
 #[derive(Debug)]
@@ -25,6 +26,11 @@ impl Home {
     /// home asks for it.
     pub(crate) fn on_read(&mut self, context: &mut Context<'_>, from: Address, read: Read) {
         let now = context.now.monotonic;
+        if self.is_too_far_ahead(context, read.at_least) {
+            // The reader finds that the answer does not reach its entry.
+            let read = Read { at_least: Stamp::ZERO, ..read };
+            return self.read_since(context, from, read, now);
+        }
         self.read_since(context, from, read, now);
     }
 
@@ -45,10 +51,12 @@ impl Home {
             .map(|(_, tid)| *tid)
             .collect();
         if !undecided.is_empty() && context.config.has(Rule::CheckHomes) {
-            for tid in undecided {
+            // A read that has waited before has asked already.
+            let asks = since == context.now.monotonic;
+            for tid in undecided.into_iter().filter(|_| asks) {
                 let decision_home = self.prepared[&tid].decision_home;
                 if decision_home != context.config.address {
-                    context.out.send(decision_home, Body::Query(tid));
+                    context.out.send(decision_home, Message::Query(tid));
                 }
             }
             self.parked.push(ParkedRead { from, read, since });
@@ -57,10 +65,11 @@ impl Home {
         // Whatever is at or below the clock is shown, or held by an undecided transaction. The
         // reported stamp binds later assignments.
         self.advance(context, read.at_least.max(context.clock()));
-        let (result, dependencies) = context.store.read(&read.key, &read.op, read.own.as_ref());
-        let shown = self.shown(context, shard);
+        let (result, dependencies) =
+            context.store.read(shard, &read.key, &read.op, read.own.as_ref());
+        let shown = self.shown(context.config, shard);
         let answer = ReadAnswer { number: read.number, result, dependencies, shown };
-        context.out.send(from, Body::ReadAnswer(answer));
+        context.out.send(from, Message::ReadAnswer(answer));
     }
 
     pub(super) fn answer_parked(&mut self, context: &mut Context<'_>) {

@@ -2,8 +2,9 @@
 
 use solera_time::Monotonic;
 
-use super::{Context, Home};
+use super::{Context, Ended, Home};
 use crate::config::Rule;
+use crate::message::Decision;
 use crate::record::Record;
 use crate::shard::Stamp;
 
@@ -13,9 +14,9 @@ impl Home {
         match record {
             Record::Ceiling(ceiling) => {
                 // Any stamp up to the bound may have been assigned or reported.
-                self.ceiling = ceiling;
+                self.ceiling = ceiling.max(self.ceiling);
                 if context.config.has(Rule::Ceiling) {
-                    self.clock = ceiling;
+                    self.clock = ceiling.max(self.clock);
                 }
             }
             Record::Prepared { tid, writes, assigned, overwritten, decision_home } => {
@@ -31,7 +32,7 @@ impl Home {
             Record::Executed { tid, answer, writes, stamp } => {
                 self.note_executed(context, tid, &answer, (writes, stamp));
             }
-            Record::Batch(..) | Record::Copies { .. } => {}
+            Record::Batch(..) | Record::Copies(..) | Record::Started(_) => {}
         }
     }
 
@@ -40,8 +41,34 @@ impl Home {
         for prepared in self.prepared.values_mut() {
             prepared.since = Monotonic(0);
         }
+        self.streams.restart();
         // The bound in the journal may be lower than what these records have raised.
         self.ceiling = Stamp::ZERO;
         self.advance(context, self.clock);
+    }
+
+    /// Returns the records that lead to the present state, without hidden and shown writes.
+    pub(crate) fn as_records(&self) -> Vec<Record> {
+        let prepared = self.prepared.iter().map(|(tid, prepared)| Record::Prepared {
+            tid: *tid,
+            writes: prepared.writes.clone(),
+            assigned: prepared.assigned,
+            overwritten: prepared.overwritten.clone(),
+            decision_home: prepared.decision_home,
+        });
+        let ended = self.records.iter().map(|(tid, ended)| match ended {
+            Ended::Aborted => Record::Decided(*tid, Decision::Abort, Vec::new()),
+            Ended::Committed { commit, waiting, .. } => {
+                let waiting = waiting.iter().copied().collect();
+                Record::Decided(*tid, Decision::Commit(commit.clone()), waiting)
+            }
+            Ended::Executed(answer) => Record::Executed {
+                tid: *tid,
+                answer: answer.clone(),
+                writes: Vec::new(),
+                stamp: Stamp::ZERO,
+            },
+        });
+        prepared.chain(ended).collect()
     }
 }

@@ -1,33 +1,61 @@
 //! The stream of shown writes to the replicas.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
+use solera_data::Key;
 use solera_machine::Address;
-use solera_time::Monotonic;
+use solera_time::{Monotonic, SiteId};
 
 use super::{Context, Home};
-use crate::message::{Batch, Body, Entry};
+use crate::message::{Batch, Copies, CopyRequest, Entry, Message, Progress, Stored, StoredAt};
 use crate::shard::Stamp;
 
 /// Number of entries that are kept for replicas that have missed some. A replica that lacks more is
 /// sent copies.
 const KEPT: usize = 4_096;
+/// Greatest number of entries in one batch.
+const BATCH_ENTRIES: usize = 256;
+/// Number of keys in a group of copies.
+const COPY_KEYS: usize = 256;
+
+/// The part of the stream that was sent to a replica, and that it has confirmed.
+#[derive(Debug, Default)]
+struct Sent {
+    /// Position up to which entries were sent.
+    position: u64,
+    /// Time of the last message; `None` before the first one.
+    at: Option<Monotonic>,
+    /// Position and stamp that the replica has confirmed.
+    confirmed: u64,
+    stored: Stamp,
+    /// See [`StoredAt::unread`].
+    unread: Stamp,
+    /// Whether the replica waits for progress.
+    wanted: bool,
+}
 
 /// The stream, and the part of it that was sent to each replica.
 #[derive(Debug)]
 pub(super) struct Streams {
     /// Start of this process. Positions of another start have no meaning in this one.
     start: u64,
-    /// Number of entries before those in `entries`.
+    /// Position before the first of `entries`.
     first: u64,
     entries: VecDeque<Entry>,
-    /// Number of entries that were sent to each replica, and the time of the last message to it.
-    sent: BTreeMap<Address, (u64, Monotonic)>,
+    sent: BTreeMap<Address, Sent>,
 }
 
 impl Streams {
     pub(super) fn new(start: u64) -> Streams {
         Streams { start, first: 0, entries: VecDeque::new(), sent: BTreeMap::new() }
+    }
+
+    /// Begins the stream of a restarted process. No replica can have its first position, so that
+    /// each one asks for what it lacks.
+    pub(super) fn restart(&mut self) {
+        self.first = 1;
+        self.entries.clear();
     }
 
     pub(super) fn push(&mut self, entries: Vec<Entry>) {
@@ -41,66 +69,184 @@ impl Streams {
     fn end(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
+
+    /// Returns the entries from a position on.
+    fn after(&self, position: u64) -> impl Iterator<Item = &Entry> {
+        self.entries.range((position.saturating_sub(self.first) as usize).min(self.entries.len())..)
+    }
+
+    /// Returns what each of these sites has stored and confirmed.
+    fn stored_at(&self, sites: impl Iterator<Item = SiteId>) -> Vec<StoredAt> {
+        let least = |site, of: fn(&Sent) -> Stamp| {
+            let workers = self.sent.iter().filter(|(to, _)| to.site == site);
+            workers.map(|(_, sent)| of(sent)).min().unwrap_or_default()
+        };
+        sites
+            .map(|site| StoredAt {
+                site,
+                stored: least(site, |sent| sent.stored),
+                unread: least(site, |sent| sent.unread),
+            })
+            .collect()
+    }
 }
 
 impl Home {
     /// Sends new entries to the replicas. From time to time, also sends how far all shards are
     /// shown, so that idle shards do not look stale.
-    pub(crate) fn stream(&mut self, context: &mut Context<'_>) {
+    pub(crate) fn stream(&mut self, context: &mut Context<'_>, publish: Duration) {
         let now = context.now.monotonic;
-        let interval = context.config.timing.publish;
-        for to in context.config.replicas() {
-            let due = match self.streams.sent.get(&to) {
-                Some((sent, at)) => {
-                    (*sent < self.streams.end() || now.since(*at) >= interval).then_some(*sent)
-                }
-                None => Some(0),
-            };
-            if let Some(after) = due {
-                self.send_batch(context, to, after);
+        let flush = context.config.timing.flush;
+        for at in 0..context.targets.len() {
+            let to = context.targets[at];
+            let end = self.streams.end();
+            let sent = self.streams.sent.entry(to).or_default();
+            let since = sent.at.map(|at| now.since(at));
+            let is_due = since.is_none_or(|since| {
+                since >= publish || (since >= flush && (sent.position < end || sent.wanted))
+            });
+            if is_due {
+                let position = sent.position;
+                self.send_batches(context, to, position);
             }
         }
     }
 
-    /// Sends the entries after the first `after`.
-    fn send_batch(&mut self, context: &mut Context<'_>, to: Address, after: u64) {
-        self.advance(context, context.clock());
-        let held = self.assigned.keys().filter_map(|shard| {
-            let first = self.first_undecided(context, *shard)?;
-            Some((*shard, Stamp(first.0 - 1)))
-        });
-        let held = held.collect();
-        let streams = &mut self.streams;
-        let after = after.max(streams.first);
-        let entries = streams.entries.iter().skip((after - streams.first) as usize).cloned();
-        let batch = Batch {
-            start: streams.start,
-            after,
-            entries: entries.collect(),
-            through: self.clock,
-            held,
-        };
-        streams.sent.insert(to, (streams.end(), context.now.monotonic));
-        context.out.send(to, Body::Batch(batch));
+    /// Returns when entries are to be sent next; `None` if there are none to send.
+    pub(crate) fn next_flush(&self, targets: &[Address], flush: Duration) -> Option<Monotonic> {
+        let end = self.streams.end();
+        let waiting = targets.iter().filter_map(|to| self.streams.sent.get(to));
+        let waiting = waiting.filter(|sent| sent.position < end || sent.wanted);
+        waiting.filter_map(|sent| Some(sent.at?.after(flush))).min()
     }
 
-    /// Handles the request of a replica that lacks entries: sends these, or copies of all versions
-    /// above `shown`.
-    pub(crate) fn on_ask(
+    /// Sends the entries after a position, and the progress.
+    fn send_batches(&mut self, context: &mut Context<'_>, to: Address, after: u64) {
+        self.advance(context, context.clock());
+        let progress = self.progress(context, to);
+        let streams = &mut self.streams;
+        let mut after = after.max(streams.first);
+        let mut entries = Vec::new();
+        let mut batches = Vec::new();
+        let mut end = after;
+        for entry in streams.after(after) {
+            end += 1;
+            if context.config.owner(to.site, entry.shard) == to {
+                entries.push(entry.clone());
+            }
+            if entries.len() >= BATCH_ENTRIES {
+                let entries = std::mem::take(&mut entries);
+                batches.push(Batch { start: streams.start, after, end, entries, progress: None });
+                after = end;
+            }
+        }
+        let progress = Some(progress);
+        batches.push(Batch { start: streams.start, after, end, entries, progress });
+        let sent = streams.sent.entry(to).or_default();
+        (sent.position, sent.at, sent.wanted) = (end, Some(context.now.monotonic), false);
+        for batch in batches {
+            context.out.send(to, Message::Batch(batch));
+        }
+    }
+
+    fn progress(&self, context: &Context<'_>, to: Address) -> Progress {
+        let held = self.assigned.keys().filter_map(|shard| {
+            let first = self.first_undecided(context.config, *shard)?;
+            let is_theirs = context.config.owner(to.site, *shard) == to;
+            is_theirs.then_some((*shard, Stamp(first.0 - 1)))
+        });
+        Progress {
+            through: self.clock,
+            held: held.collect(),
+            stored: self.stored(context.others, context.site(), context.unread),
+        }
+    }
+
+    /// Returns what each site has stored and confirmed. `unread` is what this site has confirmed.
+    pub(crate) fn stored(&self, others: &[SiteId], me: SiteId, unread: Stamp) -> Vec<StoredAt> {
+        let mut all = self.streams.stored_at(others.iter().copied());
+        all.push(StoredAt { site: me, stored: self.clock, unread });
+        all
+    }
+
+    /// Returns the keys of shown writes that fewer than `sites` other sites are known to store, one
+    /// group for each entry.
+    pub(crate) fn unstored(&self, sites: usize) -> impl Iterator<Item = Vec<&Key>> {
+        let mut confirmed: BTreeMap<SiteId, u64> = BTreeMap::new();
+        for (to, sent) in &self.streams.sent {
+            let least = confirmed.entry(to.site).or_insert(u64::MAX);
+            *least = sent.confirmed.min(*least);
+        }
+        let mut confirmed: Vec<u64> = confirmed.into_values().collect();
+        confirmed.sort_unstable_by_key(|position| std::cmp::Reverse(*position));
+        let stored = match sites {
+            0 => u64::MAX,
+            sites => confirmed.get(sites - 1).copied().unwrap_or_default(),
+        };
+        let entries = self.streams.after(stored);
+        entries.map(|entry| entry.writes.iter().map(|(key, ..)| key).collect())
+    }
+
+    /// A replica reports its progress. If it lacks entries, sends these, or copies.
+    pub(crate) fn on_stored(&mut self, context: &mut Context<'_>, from: Address, report: Stored) {
+        let streams = &mut self.streams;
+        let is_known = report.start == streams.start;
+        if is_known && context.targets.contains(&from) {
+            let sent = streams.sent.entry(from).or_default();
+            sent.confirmed = report.position.max(sent.confirmed);
+            sent.stored = report.through.max(sent.stored);
+            sent.unread = report.unread.max(sent.unread);
+        }
+        if !report.asks {
+            return;
+        }
+        match is_known && (streams.first..=streams.end()).contains(&report.position) {
+            true => self.send_batches(context, from, report.position),
+            false => self.send_copies(context, from, None, report.through),
+        }
+    }
+
+    /// A replica requests progress.
+    pub(crate) fn on_wanted(&mut self, context: &mut Context<'_>, from: Address) {
+        if context.targets.contains(&from) {
+            self.streams.sent.entry(from).or_default().wanted = true;
+        }
+    }
+
+    /// A replica requests the next group of copies.
+    pub(crate) fn on_copy_request(
         &mut self,
         context: &mut Context<'_>,
         from: Address,
-        (start, position): (u64, u64),
-        shown: Stamp,
+        request: CopyRequest,
     ) {
-        let streams = &self.streams;
-        let has = start == streams.start && (streams.first..=streams.end()).contains(&position);
-        let mut after = position;
-        if !has {
-            after = streams.end();
-            let copies = context.store.copies(shown);
-            context.out.send(from, Body::Copies { start: streams.start, position: after, copies });
-        }
-        self.send_batch(context, from, after);
+        self.send_copies(context, from, Some(request.after), request.above);
+    }
+
+    fn send_copies(
+        &mut self,
+        context: &mut Context<'_>,
+        to: Address,
+        after: Option<Key>,
+        above: Stamp,
+    ) {
+        let place = after.clone().map(|key| (context.config.shard_of(&key), key));
+        let of = |shard| {
+            context.homes.home(shard) == context.site()
+                && context.config.owner(to.site, shard) == to
+        };
+        let (copies, last) = context.store.copies(place.as_ref(), of, above, COPY_KEYS);
+        let (start, position) = (self.streams.start, self.streams.end());
+        context.out.send(to, Message::Copies(Copies { start, position, after, copies, last }));
+    }
+
+    /// Forgets what was sent to all replicas but these.
+    pub(crate) fn retain_targets(&mut self, stays: impl Fn(&Address) -> bool) {
+        self.streams.sent.retain(|to, _| stays(to));
+    }
+
+    /// Sets the start of the stream, before it is used.
+    pub(crate) fn start_at(&mut self, start: u64) {
+        self.streams = Streams::new(start);
     }
 }

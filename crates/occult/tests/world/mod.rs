@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use solera_checker::pcpsi::{History, Violation, check};
 use solera_data::Key;
-use solera_machine::{Address, Now, RequestId, Topology, codec};
-use solera_occult::{Body, Config, Homes, Occult, Output, Record, Response, Rule, Scheme, Timing};
+use solera_machine::{Address, Machine, Now, RequestId, Topology};
+use solera_membership::Members;
+use solera_occult::{
+    Config, Event, Input, Occult, Output, Recovery, Response, Rule, Scheme, StaleReads, Timing,
+};
 use solera_random::Random;
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -58,7 +61,7 @@ pub(crate) struct World {
     shape: Shape,
     workers: BTreeMap<Address, Occult>,
     configs: BTreeMap<Address, Config>,
-    homes: Homes,
+    members: Members,
     /// The journal of each worker.
     journals: BTreeMap<Address, Vec<Vec<u8>>>,
     /// Workers that crash when they next send or record something.
@@ -112,32 +115,37 @@ impl World {
         let mut random = Random::new(seed);
         let topology =
             Arc::new(Topology { partitions: 4, workers: vec![shape.workers; shape.sites] });
-        let homes = Homes::new(8, |shard| SiteId((usize::from(shard.0) % shape.sites) as u8));
         let clocks = (0..shape.sites)
             .map(|_| 10_000_000_000 + random.below(shape.skew_ms * 1_000 + 1))
             .collect();
+        let members = Members::new(shape.sites);
         let (mut workers, mut configs) = (BTreeMap::new(), BTreeMap::new());
         for address in topology.all_workers() {
             let timing = Timing {
                 retry: Duration::from_millis(60),
                 prepare_expires: Duration::from_millis(150),
                 timeout: Duration::from_millis(900),
+                stale: match seed % 2 {
+                    0 => StaleReads::Wait(Duration::from_millis(7)),
+                    _ => StaleReads::Retry([0, 1, 2, 4].map(Duration::from_millis)),
+                },
                 ..Timing::default()
             };
             let config = Config {
                 scheme: shape.scheme,
                 timing,
                 without: shape.without.into(),
+                trace: true,
                 ..Config::new(address, topology.clone(), 8)
             };
-            workers.insert(address, Occult::new(config.clone(), homes.clone()));
+            workers.insert(address, Occult::new(config.clone(), &members));
             configs.insert(address, config);
         }
         World {
             now: 0,
             shape,
             configs,
-            homes,
+            members,
             journals: BTreeMap::new(),
             doomed: BTreeSet::new(),
             lost: Vec::new(),
@@ -163,7 +171,7 @@ impl World {
             if !self.is_down(to) {
                 let now = self.time(to.site);
                 let worker = self.workers.get_mut(&to).expect("a worker of the topology");
-                worker.on_message(now, from, body);
+                worker.handle(now, Input::Message { from, generation: 0, message: body });
                 self.collect(to);
             }
         }
@@ -171,7 +179,7 @@ impl World {
         for address in all {
             if !self.is_down(address) {
                 let now = self.time(address.site);
-                self.workers.get_mut(&address).expect("it exists").on_tick(now);
+                self.workers.get_mut(&address).expect("it exists").on_deadline(now);
                 self.collect(address);
             }
         }
@@ -191,24 +199,20 @@ impl World {
         }
         for output in outputs {
             match output {
-                Output::Record(record) => {
-                    let mut bytes = Vec::new();
-                    codec::append(&*record, &mut bytes);
-                    self.journals.entry(from).or_default().push(bytes);
+                Output::Records(records) => {
+                    let journal = self.journals.entry(from).or_default();
+                    journal.extend(records.iter().map(<[u8]>::to_vec));
                 }
-                Output::Send { to, body } => {
-                    if let Body::Batch(batch) = &body {
-                        for entry in &batch.entries {
-                            for (key, effect, _) in &entry.writes {
-                                if let Some(id) = sessions::id_of(effect) {
-                                    self.stamps.insert((key.clone(), id), entry.stamp.0);
-                                }
-                            }
+                Output::Send { to, message } => self.network.send(self.now, (from, to), message),
+                Output::Reply { request, response, .. } => self.replies.push((request, response)),
+                Output::Trace(Event::Shown(entry)) => {
+                    for (key, effect, _) in &entry.writes {
+                        if let Some(id) = sessions::id_of(effect) {
+                            self.stamps.insert((key.clone(), id), entry.stamp.0);
                         }
                     }
-                    self.network.send(self.now, (from, to), body);
                 }
-                Output::Reply { request, response } => self.replies.push((request, response)),
+                Output::Trace(Event::Rare(_)) => {}
             }
         }
         if crashes {
@@ -220,12 +224,11 @@ impl World {
     fn crash(&mut self, victim: Address) {
         let config = self.configs.get_mut(&victim).expect("it exists");
         config.incarnation += 1;
-        let records = self.journals.get(&victim).into_iter().flatten().map(|bytes| {
-            let (record, rest): (Record, _) = codec::take(bytes).expect("a record");
-            assert!(rest.is_empty());
-            record
-        });
-        let worker = Occult::recover(config.clone(), self.homes.clone(), records);
+        let mut recovery = Recovery::new(config.clone(), &self.members);
+        for record in self.journals.get(&victim).into_iter().flatten() {
+            recovery.take_record(record).expect("a record of this worker");
+        }
+        let worker = recovery.into_machine(&self.members);
         self.workers.insert(victim, worker);
         self.network.drop_all(victim);
         self.down.insert(victim, self.now + self.random.below(400) * MS);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use solera_machine::Address;
-use solera_occult::Body;
+use solera_occult::Message;
 use solera_random::Random;
 use solera_time::SiteId;
 
@@ -14,7 +14,7 @@ type Link = (Address, Address);
 pub(crate) struct Network {
     random: Random,
     /// Messages by time of delivery and number.
-    queue: BTreeMap<(u64, u64), (Link, Body)>,
+    queue: BTreeMap<(u64, u64), (Link, Message)>,
     numbers: u64,
     /// The last delivery on each link.
     last: BTreeMap<Link, u64>,
@@ -34,7 +34,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn send(&mut self, now: u64, link: Link, body: Body) {
+    pub(crate) fn send(&mut self, now: u64, link: Link, body: Message) {
         let (from, to) = link;
         let far = from.site != to.site;
         let is_cut = self.cuts.get(&(from.site, to.site)).is_some_and(|until| now < *until);
@@ -52,7 +52,7 @@ impl Network {
     }
 
     /// Returns the next message that is due.
-    pub(crate) fn next(&mut self, now: u64) -> Option<(Address, Address, Body)> {
+    pub(crate) fn next(&mut self, now: u64) -> Option<(Address, Address, Message)> {
         let (key, _) = self.queue.first_key_value()?;
         if key.0 > now {
             return None;

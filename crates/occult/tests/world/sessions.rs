@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use solera_checker::pcpsi::{History, Operation, Outcome, Read, Transaction, Version, Write};
 use solera_data::{Effect, Key, Op, Outcome as Answer, Value};
-use solera_machine::{Address, RequestId};
-use solera_occult::{AbortCause, CausalTimestamp, Command, Response};
+use solera_machine::{Address, Machine, RequestId};
+use solera_occult::{AbortCause, CausalTimestamp, Command, Input, OnStale, Response, Unknown};
 
 use super::{MS, World};
 
@@ -155,7 +155,8 @@ impl Sessions {
                 State::Comparing(key) if self.sessions[at].request.is_none() => {
                     let past = self.sessions[at].past.clone();
                     let key = Key::from(format!("k{key}").as_str());
-                    self.send(world, at, Command::Execute { past, key, op: Op::Get });
+                    let on_stale = OnStale::Home;
+                    self.send(world, at, Command::Execute { past, key, op: Op::Get, on_stale });
                 }
                 _ => {}
             }
@@ -190,12 +191,16 @@ impl Sessions {
         let past = session.past.clone();
         if count > 1 {
             session.state = State::Begun;
-            return self.send(world, at, Command::Begin { past });
+            return self.send(world, at, Command::Begin { past, on_stale: OnStale::Home });
         }
         let (key, step) = session.steps[0].clone();
         session.state = State::Single;
         self.note_write(at, &key, &step);
-        self.send(world, at, Command::Execute { past, key, op: op(&step) });
+        self.send(
+            world,
+            at,
+            Command::Execute { past, key, op: op(&step), on_stale: OnStale::Home },
+        );
     }
 
     /// Writes count from the moment at which they may take effect.
@@ -215,7 +220,11 @@ impl Sessions {
             Some((key, step)) => {
                 session.state = State::Running { transaction, done, sent: true };
                 self.note_write(at, &key, &step);
-                self.send(world, at, Command::Operate { transaction, key, op: op(&step) });
+                self.send(
+                    world,
+                    at,
+                    Command::Operate { transaction, key, op: op(&step), validates: false },
+                );
             }
             None => {
                 session.state = State::Committing;
@@ -232,7 +241,7 @@ impl Sessions {
         let address = session.at;
         let now = world.time(address.site);
         let worker = world.workers.get_mut(&address).expect("it exists");
-        worker.on_command(now, request, command);
+        worker.handle(now, Input::Client { request, command });
         world.collect(address);
     }
 
@@ -245,14 +254,14 @@ impl Sessions {
             (State::Begun, Response::Begun(transaction)) => {
                 self.sessions[at].state = State::Running { transaction, done: 0, sent: false };
             }
-            (State::Running { transaction, done, .. }, Response::Done(result)) => {
+            (State::Running { transaction, done, .. }, Response::Done(result, _)) => {
                 let answer = result.expect("strings only");
                 let (key, step) = self.sessions[at].steps[done].clone();
                 self.note_read(at, &key, &step, &answer);
                 let session = &mut self.sessions[at];
                 session.state = State::Running { transaction, done: done + 1, sent: false };
             }
-            (State::Running { .. }, Response::TimedOut) => {
+            (State::Running { .. }, Response::TimedOut | Response::Ahead(_)) => {
                 // Its client gives it up, and continues in a new session.
                 self.record(at, Outcome::Aborted);
             }
@@ -267,7 +276,7 @@ impl Sessions {
                 self.sessions[at].state =
                     if next < KEYS as usize { State::Comparing(next) } else { State::Over };
             }
-            (_, Response::Committed { outcomes, past }) => {
+            (_, Response::Committed { outcomes, past, .. }) => {
                 if let Some(answer) = outcomes.first() {
                     let (key, step) = self.sessions[at].steps[0].clone();
                     self.note_read(at, &key, &step, answer);
@@ -290,20 +299,31 @@ impl Sessions {
                 self.record(at, Outcome::Aborted);
                 self.rest(world, at);
             }
-            (_, Response::Unknown { past }) => {
+            (state, Response::Unknown(unknown)) => {
                 self.unknown += 1;
-                self.sessions[at].request = None;
-                self.record(at, Outcome::Unknown);
-                if let Some(past) = past {
-                    self.sessions[at].past = past;
-                    self.rest(world, at);
+                match unknown {
+                    Unknown::Past(past) => {
+                        self.record(at, Outcome::Unknown);
+                        self.sessions[at].past = past;
+                        self.rest(world, at);
+                    }
+                    Unknown::Pending(transaction) if world.random.one_in(2) => {
+                        self.sessions[at].state = state;
+                        self.send(world, at, Command::Await { transaction });
+                    }
+                    Unknown::Pending(transaction) => {
+                        self.record(at, Outcome::Unknown);
+                        self.send(world, at, Command::Abort { transaction });
+                        self.sessions[at].request = None;
+                        self.sessions[at].state = State::Over;
+                    }
                 }
             }
-            (State::Single, Response::TimedOut) => {
+            (State::Single, Response::TimedOut | Response::Ahead(_)) => {
                 self.record(at, Outcome::Aborted);
                 self.rest(world, at);
             }
-            (State::Comparing(key), Response::TimedOut) => {
+            (State::Comparing(key), Response::TimedOut | Response::Ahead(_)) => {
                 self.sessions[at].state = State::Comparing(key);
             }
             (state, response) => panic!("{response:?} in {state:?}"),

@@ -82,6 +82,9 @@ impl Typed for Attach {
         let left = ATTACH_TIMEOUT.saturating_sub(began.elapsed());
         session.wait_for_primary(&self.token.primary, Wait::Applied, Some(left)).await?;
         session.primary.join(&self.token.primary);
+        if let Some(occult) = &self.token.occult {
+            session.attach_occult(occult)?;
+        }
         Ok(())
     }
 }

@@ -43,7 +43,12 @@ impl Request for Barrier {
         match session.worker.call(Command::Barrier { pasts: session.pasts, timeout }).await {
             Some(Response::Uniform) => {
                 let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-                let stored = session.wait_for_primary(&session.primary, Wait::Stored, left).await;
+                let mut stored =
+                    session.wait_for_primary(&session.primary, Wait::Stored, left).await;
+                if stored.is_ok() {
+                    let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+                    stored = session.wait_for_occult(left).await;
+                }
                 session.answer_ok(stored);
             }
             Some(Response::Failed(error)) => session.fail_command(&error),

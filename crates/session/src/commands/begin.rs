@@ -9,11 +9,23 @@ use crate::context::Context;
 use crate::session::ClientSession;
 use crate::typed::Typed;
 
-/// SOLERA.BEGIN [CAUSAL | STRONG].
+/// Kind of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransactionKind {
+    /// Causal.
+    #[default]
+    Causal,
+    /// Strong: it will be certified.
+    Strong,
+    /// Of level `pcpsi`, on keys that Occult holds.
+    PcPsi,
+}
+
+/// SOLERA.BEGIN [CAUSAL | STRONG | PCPSI].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// Whether the transaction will be certified.
-    pub strong: bool,
+    /// Kind of the transaction.
+    pub kind: TransactionKind,
 }
 
 impl Typed for Begin {
@@ -24,7 +36,7 @@ impl Typed for Begin {
     }
 
     async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<(), String> {
-        session.begin(self.strong).await
+        session.begin(self.kind).await
     }
 }
 
@@ -37,17 +49,19 @@ impl Request for Begin {
         if arguments.len() > 2 {
             return Err("ERR syntax error".to_owned());
         }
-        match arguments.from(1).next() {
-            None => Ok(Begin { strong: false }),
-            Some(level) if level.eq_ignore_ascii_case(b"causal") => Ok(Begin { strong: false }),
-            Some(level) if level.eq_ignore_ascii_case(b"strong") => Ok(Begin { strong: true }),
+        let kind = match arguments.from(1).next() {
+            None => TransactionKind::Causal,
+            Some(level) if level.eq_ignore_ascii_case(b"causal") => TransactionKind::Causal,
+            Some(level) if level.eq_ignore_ascii_case(b"strong") => TransactionKind::Strong,
+            Some(level) if level.eq_ignore_ascii_case(b"pcpsi") => TransactionKind::PcPsi,
             Some(level) => {
                 let level = String::from_utf8_lossy(level).to_uppercase();
-                Err(format!(
-                    "ERR there are no {level} transactions: SOLERA.BEGIN CAUSAL or SOLERA.BEGIN STRONG"
-                ))
+                return Err(format!(
+                    "ERR there are no {level} transactions: SOLERA.BEGIN CAUSAL, STRONG or PCPSI"
+                ));
             }
-        }
+        };
+        Ok(Begin { kind })
     }
 
     async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
@@ -63,13 +77,15 @@ mod tests {
 
     #[test]
     fn a_transaction_is_causal_unless_it_is_strong() {
-        assert_eq!(parse("SOLERA.BEGIN"), Ok(Begin { strong: false }));
-        assert_eq!(parse("SOLERA.BEGIN Causal"), Ok(Begin { strong: false }));
-        assert_eq!(parse("SOLERA.BEGIN STRONG"), Ok(Begin { strong: true }));
+        let begin = |kind| Ok(Begin { kind });
+        assert_eq!(parse("SOLERA.BEGIN"), begin(TransactionKind::Causal));
+        assert_eq!(parse("SOLERA.BEGIN Causal"), begin(TransactionKind::Causal));
+        assert_eq!(parse("SOLERA.BEGIN STRONG"), begin(TransactionKind::Strong));
+        assert_eq!(parse("SOLERA.BEGIN pcpsi"), begin(TransactionKind::PcPsi));
         rejects::<Begin>(&[
             (
                 "SOLERA.BEGIN weak",
-                "ERR there are no WEAK transactions: SOLERA.BEGIN CAUSAL or SOLERA.BEGIN STRONG",
+                "ERR there are no WEAK transactions: SOLERA.BEGIN CAUSAL, STRONG or PCPSI",
             ),
             ("SOLERA.BEGIN STRONG x", "ERR syntax error"),
         ]);

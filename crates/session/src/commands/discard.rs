@@ -20,6 +20,7 @@ impl Request for Discard {
         match session.mode.end_queue() {
             Some(_) => {
                 session.watched.clear();
+                session.occult.unwatch();
                 session.out.simple("OK");
             }
             None => session.fail("ERR DISCARD without MULTI"),

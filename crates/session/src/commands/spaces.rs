@@ -1,6 +1,6 @@
 //! SOLERA.SPACES: lists the spaces and their levels.
 
-use solera_config::{ClusterSpec, Runs};
+use solera_config::{ClusterSpec, Runs, SpaceHome};
 use solera_levels::Level;
 use solera_resp::{Arguments, Writer};
 
@@ -10,7 +10,8 @@ use crate::session::ClientSession;
 
 /// SOLERA.SPACES: replies with the name, prefix and level of each space, and the protocol that runs
 /// it, by name and number. A space of level `por` also lists its strong commands and the
-/// conflicting pairs. A space that `primary` runs also has the setting `answer`.
+/// conflicting pairs. A space that `primary` runs also has the setting `answer`, and one that
+/// Occult runs the setting `home`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spaces;
 
@@ -27,9 +28,16 @@ impl Request for Spaces {
             let declares = space.level == Level::Por;
             let (protocol, answer) = match space.runs {
                 Runs::Primary(answer) => (solera_primary::PROTOCOL, Some(answer.name())),
+                Runs::Occult(_) => (solera_occult::PROTOCOL, None),
                 Runs::UniStore => (solera_unistore::PROTOCOL, None),
             };
-            out.map(5 + 2 * usize::from(declares) + usize::from(answer.is_some()));
+            let home = match space.runs {
+                Runs::Occult(SpaceHome::Hash) => Some("hash"),
+                Runs::Occult(SpaceHome::Site(site)) => Some(&*spec.sites[site.index()].name),
+                Runs::UniStore | Runs::Primary(_) => None,
+            };
+            let more = usize::from(answer.is_some()) + usize::from(home.is_some());
+            out.map(5 + 2 * usize::from(declares) + more);
             let level = space.level_name();
             for (key, value) in [
                 ("name", &*space.name),
@@ -45,6 +53,10 @@ impl Request for Spaces {
             if let Some(answer) = answer {
                 out.bulk(b"answer");
                 out.bulk(answer.as_bytes());
+            }
+            if let Some(home) = home {
+                out.bulk(b"home");
+                out.bulk(home.as_bytes());
             }
             if declares {
                 out.bulk(b"strong");

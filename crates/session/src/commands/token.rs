@@ -27,10 +27,13 @@ impl Typed for TakeToken {
                 "ERR take the token after the transaction, which it cannot contain yet".to_owned()
             );
         }
+        session.await_pending().await?;
+        let occult = Some(session.occult.past.clone()).filter(|past| !past.is_empty());
         Ok(Token {
             cluster: session.worker.cluster(),
             pasts: session.pasts,
             primary: session.primary.clone(),
+            occult,
         })
     }
 }

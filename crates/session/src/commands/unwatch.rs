@@ -18,6 +18,7 @@ impl Request for Unwatch {
 
     async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         session.watched.clear();
+        session.occult.unwatch();
         session.out.simple("OK");
     }
 }

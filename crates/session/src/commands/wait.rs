@@ -49,7 +49,11 @@ impl Request for Wait {
             Some(Response::Uniform) => {
                 let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
                 let wait = session::Wait::Stored;
-                let stored = session.wait_for_primary(&session.primary, wait, left).await;
+                let mut stored = session.wait_for_primary(&session.primary, wait, left).await;
+                if stored.is_ok() {
+                    let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+                    stored = session.wait_for_occult(left).await;
+                }
                 let sites = if stored.is_ok() { session.worker.spec().f } else { 0 };
                 session.out.integer(sites as i64);
             }

@@ -8,6 +8,7 @@ use solera_unistore::CommandError;
 
 use super::ClientSession;
 use super::conflict::PATIENCE;
+use super::mode::Current;
 use super::operations::{Dropped, Stopped};
 use super::queue::{QUEUE_BYTES, Queue, Queued, Work};
 use super::strong::{NotBegun, Watched};
@@ -44,6 +45,12 @@ impl<W: Context> ClientSession<W> {
         if let Err(error) = self.is_beside_primary(plan.into_iter().flat_map(Plan::keys)) {
             return self.spoil(&error);
         }
+        if let Some(plan) = plan
+            && let Err(error) = self.note_protocol(plan)
+        {
+            return self.spoil(&error);
+        }
+        let plan = work.plan();
         let strong = plan.is_some_and(|plan| self.is_strong(plan));
         let other_keys = match work {
             Work::Keys(_) => Vec::new(),
@@ -74,8 +81,12 @@ impl<W: Context> ClientSession<W> {
         };
         if queue.broken {
             self.watched.clear();
+            self.occult.unwatch();
             self.fail("EXECABORT Transaction discarded because of previous errors.");
             return;
+        }
+        if queue.occult == Some(true) || self.occult.watches() {
+            return Box::pin(self.exec_on_occult(&queue)).await;
         }
         if self.worker.spec().protocol.certifies(queue.strong || !self.watched.is_empty()) {
             return self.exec_strong(&queue).await;
@@ -84,7 +95,7 @@ impl<W: Context> ClientSession<W> {
             Ok(transaction) => transaction,
             Err(error) => return self.fail(error),
         };
-        self.mode.execute(transaction);
+        self.mode.execute(Current::UniStore(transaction));
         let replies = match self.run_queued(&queue).await {
             Ok(replies) => replies,
             Err(error) => return self.fail(error),
@@ -143,7 +154,7 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The reason why the transaction was aborted. Returns `Ok` if the worker gave no reason,
     /// because the answer to the commit will contain one.
-    async fn run_queued(&mut self, queue: &Queue<W>) -> Result<Vec<u8>, String> {
+    pub(super) async fn run_queued(&mut self, queue: &Queue<W>) -> Result<Vec<u8>, String> {
         let before = std::mem::take(&mut self.out.bytes);
         self.out.array(queue.commands.len());
         let mut aborted = None;

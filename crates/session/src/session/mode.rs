@@ -24,12 +24,25 @@ pub(crate) enum Mode<W> {
     /// The current command runs in a transaction that it began itself: EXEC, a command on several
     /// keys, or SOLERA.BEGIN STRONG while it reads the watched keys. The transaction is aborted if
     /// the connection ends meanwhile.
-    Executing(Transaction),
+    Executing(Current),
     /// SOLERA.BEGIN has opened a transaction.
     Open(Open),
     /// The transaction of SOLERA.BEGIN was given up, and the client has not ended it yet.
     GivenUp(GivenUp),
 }
+
+/// The transaction in which a session's commands run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Current {
+    /// A transaction of UniStore.
+    UniStore(Transaction),
+    /// A transaction of Occult.
+    Occult(OccultTransaction),
+}
+
+/// A transaction of Occult that this session has begun: its number at the session's worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OccultTransaction(pub(crate) u64);
 
 /// A transaction of UniStore that this session has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +55,7 @@ pub(crate) struct Transaction {
 /// An interactive transaction.
 #[derive(Debug)]
 pub(crate) struct Open {
-    pub(crate) transaction: Transaction,
+    pub(crate) transaction: Current,
     /// Whether a command in it may write.
     pub(crate) writes: bool,
     /// The user who sent SOLERA.BEGIN, with the rules that held then.
@@ -89,12 +102,28 @@ impl<W> Mode<W> {
     }
 
     /// Returns the transaction that commands run in.
-    pub(crate) fn transaction(&self) -> Option<Transaction> {
+    pub(crate) fn current(&self) -> Option<Current> {
         match self {
             Mode::Executing(transaction) | Mode::Open(Open { transaction, .. }) => {
                 Some(*transaction)
             }
             Mode::Idle | Mode::Queueing(_) | Mode::GivenUp(_) => None,
+        }
+    }
+
+    /// Returns the transaction of UniStore that commands run in.
+    pub(crate) fn transaction(&self) -> Option<Transaction> {
+        match self.current() {
+            Some(Current::UniStore(transaction)) => Some(transaction),
+            Some(Current::Occult(_)) | None => None,
+        }
+    }
+
+    /// Returns the transaction of Occult that commands run in.
+    pub(crate) fn occult(&self) -> Option<OccultTransaction> {
+        match self.current() {
+            Some(Current::Occult(transaction)) => Some(transaction),
+            Some(Current::UniStore(_)) | None => None,
         }
     }
 
@@ -153,7 +182,7 @@ impl<W> Mode<W> {
     ///
     /// # Panics
     /// If the session is not idle.
-    pub(crate) fn execute(&mut self, transaction: Transaction) {
+    pub(crate) fn execute(&mut self, transaction: Current) {
         assert!(matches!(self, Mode::Idle), "a command's own transaction is not nested");
         *self = Mode::Executing(transaction);
     }
@@ -171,21 +200,20 @@ impl<W> Mode<W> {
     ///
     /// # Panics
     /// If the session is in a transaction.
-    pub(crate) fn open(&mut self, transaction: Transaction, began_as: Option<Arc<User>>) {
+    pub(crate) fn open(&mut self, transaction: Current, began_as: Option<Arc<User>>) {
         assert!(matches!(self, Mode::Idle), "an interactive transaction is not nested");
         let scanned = Vec::new();
         *self = Mode::Open(Open { transaction, writes: false, began_as, scanned });
     }
 
-    /// Gives the open transaction up because of an error. Returns its id, for its worker to abort
-    /// it. The session then rejects commands until the client ends the transaction. Changes nothing
+    /// Gives the open transaction up because of an error. Returns it, for its worker to abort it. The session then rejects commands until the client ends the transaction. Changes nothing
     /// if no transaction is open.
-    pub(crate) fn give_up(&mut self, error: String) -> Option<TxId> {
+    pub(crate) fn give_up(&mut self, error: String) -> Option<Current> {
         match self {
             Mode::Open(open) => {
-                let id = open.transaction.id;
+                let transaction = open.transaction;
                 *self = Mode::GivenUp(GivenUp(error));
-                Some(id)
+                Some(transaction)
             }
             _ => None,
         }
@@ -206,10 +234,10 @@ impl<W> Mode<W> {
 
     /// Returns to `Idle` after RESET or at the end of the connection. Returns the transaction that
     /// its worker must abort.
-    pub(crate) fn reset(&mut self) -> Option<TxId> {
-        let transaction = self.transaction();
+    pub(crate) fn reset(&mut self) -> Option<Current> {
+        let transaction = self.current();
         *self = Mode::Idle;
-        transaction.map(|transaction| transaction.id)
+        transaction
     }
 }
 
@@ -255,8 +283,9 @@ fn ends_given_up(command: CommandId) -> bool {
 mod tests {
     use super::*;
 
-    const TRANSACTION: Transaction =
+    const OF_UNISTORE: Transaction =
         Transaction { id: TxId { coordinator: 1, sequence: 7 }, strong: true };
+    const TRANSACTION: Current = Current::UniStore(OF_UNISTORE);
 
     const IDLE: Mode<()> = Mode::Idle;
 
@@ -281,7 +310,7 @@ mod tests {
     #[test]
     fn an_open_transaction_is_ended_once() {
         let mut mode = open();
-        assert_eq!(mode.transaction(), Some(TRANSACTION));
+        assert_eq!(mode.transaction(), Some(OF_UNISTORE));
         assert!(mode.begin_queue().unwrap_err().contains("SOLERA.BEGIN"));
         assert!(mode.end_queue().is_none() && mode.open_mut().is_some(), "EXEC changes nothing");
         assert!(matches!(mode.end(), Ended::Open(open) if open.transaction == TRANSACTION));
@@ -291,7 +320,7 @@ mod tests {
     #[test]
     fn a_given_up_transaction_rejects_commands_until_it_is_ended() {
         let mut mode = open();
-        assert_eq!(mode.give_up("ERR first".to_owned()), Some(TRANSACTION.id));
+        assert_eq!(mode.give_up("ERR first".to_owned()), Some(TRANSACTION));
         assert_eq!(mode.give_up("ERR second".to_owned()), None);
         assert!(mode.transaction().is_none() && mode.is_in_transaction());
         assert!(mode.admits(CommandId::Get).unwrap_err().starts_with("EXECABORT "));
@@ -318,7 +347,7 @@ mod tests {
         assert_eq!(idle.reset(), None);
         executing.execute(TRANSACTION);
         for mut mode in [executing, open()] {
-            assert_eq!(mode.reset(), Some(TRANSACTION.id));
+            assert_eq!(mode.reset(), Some(TRANSACTION));
             assert!(!mode.is_in_transaction());
         }
         let mut given_up = open();

@@ -7,7 +7,7 @@ use solera_machine::Machine;
 use solera_unistore::{Command, CommandError, Input, Kind, Response, TxId};
 
 use super::ClientSession;
-use super::mode::Transaction;
+use super::mode::{Current, Transaction};
 use crate::context::{Context, PeerTimeout, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
 
@@ -63,6 +63,12 @@ impl<W: Context> ClientSession<W> {
         if self.is_for_primary(plan) {
             return Ok(Box::pin(self.run_on_primary(plan)).await?);
         }
+        if self.worker.spec().spaces.run_occult() {
+            let occult = self.is_for_occult(plan.keys())?;
+            if occult {
+                return Box::pin(self.run_on_occult(plan)).await;
+            }
+        }
         if let Some(transaction) = self.mode.transaction() {
             self.may_run(plan, transaction.strong)?;
             let results = self.operate_all(transaction, plan).await;
@@ -101,7 +107,7 @@ impl<W: Context> ClientSession<W> {
     /// Runs MGET, MSET or another command on several keys as one atomic causal transaction.
     async fn run_as_transaction(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
         let transaction = self.begin_transaction(false).await?;
-        self.mode.execute(transaction);
+        self.mode.execute(Current::UniStore(transaction));
         let results = self.operate_all(transaction, plan).await;
         self.mode.finish();
         let results = results.map_err(|dropped| dropped.error)?;

@@ -21,6 +21,8 @@ pub(crate) struct Queue<W> {
     pub(crate) broken: bool,
     /// Whether one of the commands needs agreement.
     pub(super) strong: bool,
+    /// Whether Occult runs the commands on keys; `None` before the first one.
+    pub(super) occult: Option<bool>,
     /// Whether one of the commands may write.
     pub(crate) writes: bool,
 }
@@ -73,7 +75,14 @@ impl<W> Queue<W> {
 
 impl<W> Default for Queue<W> {
     fn default() -> Self {
-        Queue { commands: Vec::new(), bytes: 0, broken: false, strong: false, writes: false }
+        Queue {
+            commands: Vec::new(),
+            bytes: 0,
+            broken: false,
+            strong: false,
+            occult: None,
+            writes: false,
+        }
     }
 }
 

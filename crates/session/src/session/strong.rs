@@ -12,7 +12,7 @@ use solera_unistore::{
 
 use super::ClientSession;
 use super::conflict::{Conflict, PATIENCE};
-use super::mode::Transaction;
+use super::mode::{Current, Transaction};
 use super::operations::{Failure, Results};
 use super::transaction::NotCommitted;
 use crate::context::Context;
@@ -123,6 +123,9 @@ impl<W: Context> ClientSession<W> {
         if self.mode.queue().is_some() {
             return Err("ERR WATCH inside MULTI is not allowed".to_owned());
         }
+        if self.worker.spec().spaces.run_occult() && self.is_for_occult(keys.clone())? {
+            return Box::pin(self.watch_on_occult(keys)).await;
+        }
         // Baselines without certification accept WATCH and guarantee nothing.
         let transaction = self.mode.transaction();
         if transaction.is_some_and(|transaction| !transaction.strong)
@@ -177,7 +180,7 @@ impl<W: Context> ClientSession<W> {
         match self.begin_watching(&watched).await {
             Ok(transaction) => {
                 self.mode.finish();
-                self.mode.open(transaction, self.identity.user());
+                self.mode.open(Current::UniStore(transaction), self.identity.user());
                 Ok(())
             }
             Err(NotBegun::Changed(key)) => {
@@ -228,7 +231,7 @@ impl<W: Context> ClientSession<W> {
             }
         }
         let transaction = self.begin_transaction(true).await.map_err(NotBegun::Failed)?;
-        self.mode.execute(transaction);
+        self.mode.execute(Current::UniStore(transaction));
         for Watched { key, digest } in watched {
             let reason = match self.look(transaction.id, key.as_bytes()).await {
                 Ok(now) if now == *digest => continue,
@@ -254,7 +257,7 @@ impl<W: Context> ClientSession<W> {
         let began = Instant::now();
         loop {
             let transaction = self.begin_transaction(true).await?;
-            self.mode.execute(transaction);
+            self.mode.execute(Current::UniStore(transaction));
             let results = self.operate_all(transaction, plan).await;
             self.mode.finish();
             let results = results.map_err(|dropped| dropped.error)?;

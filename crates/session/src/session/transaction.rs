@@ -8,7 +8,8 @@ use solera_unistore::{Claim, Command, CommandError, Response};
 
 use super::ClientSession;
 use super::conflict::Conflict;
-use super::mode::{Ended, Open, Transaction};
+use super::mode::{Current, Ended, Open, Transaction};
+use crate::commands::TransactionKind;
 use crate::context::Context;
 
 /// Reason why a transaction was not committed.
@@ -40,14 +41,17 @@ impl<W: Context> ClientSession<W> {
     ///
     /// # Errors
     /// The error reply.
-    pub(crate) async fn begin(&mut self, strong: bool) -> Result<(), String> {
+    pub(crate) async fn begin(&mut self, kind: TransactionKind) -> Result<(), String> {
         self.may_begin()?;
-        if self.worker.spec().protocol.certifies(strong) {
+        if kind == TransactionKind::PcPsi {
+            return self.begin_open_on_occult().await;
+        }
+        if self.worker.spec().protocol.certifies(kind == TransactionKind::Strong) {
             self.wait_for_conflict().await;
             return self.begin_strong().await;
         }
         let transaction = self.begin_transaction(false).await?;
-        self.mode.open(transaction, self.identity.user());
+        self.mode.open(Current::UniStore(transaction), self.identity.user());
         Ok(())
     }
 
@@ -62,10 +66,13 @@ impl<W: Context> ClientSession<W> {
             Ended::Nothing => return Err("ERR SOLERA.COMMIT without SOLERA.BEGIN".to_owned()),
         };
         if let Err(reason) = self.may_commit(began_as) {
-            self.worker.send(Command::Abort { tx: transaction.id });
+            self.abort(transaction);
             return Err(format!("NOPERM {reason}; nothing of the transaction was done"));
         }
-        self.commit(transaction, writes).await
+        match transaction {
+            Current::UniStore(transaction) => self.commit(transaction, writes).await,
+            Current::Occult(transaction) => self.commit_on_occult(transaction, writes).await,
+        }
     }
 
     /// SOLERA.ABORT: aborts the open transaction.
@@ -75,7 +82,7 @@ impl<W: Context> ClientSession<W> {
     pub(crate) fn abort_open(&mut self) -> Result<(), String> {
         match self.mode.end() {
             Ended::Open(Open { transaction, .. }) => {
-                self.worker.send(Command::Abort { tx: transaction.id });
+                self.abort(transaction);
                 Ok(())
             }
             Ended::GivenUp(_) => Ok(()),
@@ -92,6 +99,12 @@ impl<W: Context> ClientSession<W> {
             Ended::Open(open) => open.transaction,
             Ended::GivenUp(given_up) => return Err(given_up.at_commit()),
             Ended::Nothing => return Err("ERR SOLERA.ABORT without SOLERA.BEGIN".to_owned()),
+        };
+        let Current::UniStore(transaction) = transaction else {
+            self.abort(transaction);
+            return Err("ERR SOLERA.ABORT CERTIFY is for strong transactions, and this one is of level pcpsi; it \
+                        was aborted"
+                .to_owned());
         };
         let tx = transaction.id;
         // Baselines may certify no transactions. They accept CERTIFY for causal transactions, whose
@@ -114,7 +127,7 @@ impl<W: Context> ClientSession<W> {
         match command {
             Some(CommandId::SoleraCommit | CommandId::SoleraAbort) => {
                 if let Ended::Open(Open { transaction, .. }) = self.mode.end() {
-                    self.worker.send(Command::Abort { tx: transaction.id });
+                    self.abort(transaction);
                 }
             }
             _ => self.give_up(error),

@@ -15,6 +15,7 @@ use solera_links::{
 use solera_machine::Address;
 use solera_machine::NodeId;
 use solera_membership::Members;
+use solera_site::Beside;
 use solera_unistore::{Command, Config};
 
 use super::{World, WorldEvent};
@@ -125,9 +126,12 @@ impl Admissions {
 impl World {
     /// Returns the protocols that workers announce to one another.
     fn speaks(&self) -> Vec<Speaks> {
-        solera_site::protocols(self.primary.is_some(), self.trial.is_some())
-            .map(Speaks::of)
-            .collect()
+        let beside = Beside {
+            primary: self.primary.is_some(),
+            occult: self.occult.is_some(),
+            trial: self.trial.is_some(),
+        };
+        solera_site::protocols(beside).map(Speaks::of).collect()
     }
 
     /// Has a worker's process accept calls.

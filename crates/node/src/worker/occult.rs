@@ -1,0 +1,145 @@
+//! Commands of Occult, and the protocol's status.
+
+use solera_commands::CommandId;
+use solera_data::{Key, Op, OpError, Outcome};
+use solera_machine::{Address, Now, RequestId};
+use solera_occult::{CausalTimestamp, Command, Occult, Response};
+use solera_site::Input;
+use tokio::sync::oneshot;
+
+use super::{State, Worker};
+use crate::status::OccultStatus;
+
+/// Guard of a request. Dropping it cancels the request, unless it is answered.
+struct Open<'a> {
+    worker: &'a Worker,
+    request: RequestId,
+    answered: bool,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            let mut state = self.worker.state.borrow_mut();
+            state.waiting.forget(self.request);
+            let now = self.worker.now();
+            state.engine.cancel(now, self.request);
+            self.worker.wake.notify_one();
+        }
+    }
+}
+
+impl Worker {
+    /// Reads a key of this worker, if the copy here is recent enough for a session with this past.
+    pub(super) fn read_occult_here(
+        &self,
+        now: Now,
+        past: &mut CausalTimestamp,
+        (key, op): (&[u8], &Op),
+        command: CommandId,
+    ) -> Option<Result<Outcome, OpError>> {
+        let mut state = self.state.borrow_mut();
+        let occult = state.engine.machine_mut().occult_mut()?;
+        let result = occult.read_at_once(now, past, (&Key::from(key), op))?;
+        state.counters.commands[command as usize] += 1;
+        Some(result)
+    }
+
+    /// Adds a token's past to a session's past. Returns whether it fits the configuration.
+    pub(super) fn join_occult_here(
+        &self,
+        past: &mut CausalTimestamp,
+        token: &CausalTimestamp,
+    ) -> bool {
+        let state = self.state.borrow();
+        state.engine.machine().occult().is_some_and(|occult| occult.join(past, token))
+    }
+
+    /// Returns the number of keys of Occult that have a value here.
+    pub(super) fn occult_keys(&self) -> usize {
+        self.state.borrow().engine.machine().occult().map_or(0, Occult::keys)
+    }
+
+    /// Runs a command at a worker of this site. Returns `None` if no reply comes.
+    pub(super) async fn ask_occult_at(
+        &self,
+        worker: Address,
+        command: Command,
+    ) -> Option<Response> {
+        match worker == self.address {
+            true => self.run_occult(command).await,
+            false => self.network.ask_occult(worker, command).await,
+        }
+    }
+
+    /// Runs a command here. If the future is dropped before it ends, the request is cancelled.
+    async fn run_occult(&self, command: Command) -> Option<Response> {
+        if !self.answers() {
+            return None;
+        }
+        let (request, reply) = {
+            let (now, mut state) = (self.now(), self.state.borrow_mut());
+            state.engine.machine().occult()?;
+            let request = state.next_request();
+            let reply = state.waiting.once(request);
+            state.engine.take(now, Input::Client { request, command: command.into() });
+            if state.engine.has_inputs() {
+                self.wake.notify_one();
+            }
+            (request, reply)
+        };
+        let mut open = Open { worker: self, request, answered: false };
+        self.flush();
+        let response = reply.await.ok()?;
+        open.answered = true;
+        match response {
+            solera_site::Response::Occult(response) => Some(response),
+            _ => None,
+        }
+    }
+
+    /// Sends the machine a command whose reply is not needed.
+    pub(super) fn send_occult_here(&self, command: Command) {
+        let now = self.now();
+        let mut state = self.state.borrow_mut();
+        if state.engine.machine().occult().is_none() {
+            return;
+        }
+        let request = state.next_request();
+        state.engine.handle(now, Input::Client { request, command: command.into() });
+        drop(state);
+        self.flush();
+    }
+
+    /// Runs a command for another worker of the site.
+    pub(super) async fn answer_occult(
+        &self,
+        command: Command,
+        mut reply: oneshot::Sender<Response>,
+    ) {
+        let response = tokio::select! {
+            response = self.run_occult(command) => response,
+            () = reply.closed() => None,
+        };
+        if let Some(response) = response {
+            // The caller may no longer wait.
+            let _ = reply.send(response);
+        }
+    }
+}
+
+impl State {
+    /// Returns the status of Occult, if the worker runs it.
+    pub(super) fn occult_status(&self) -> Option<OccultStatus> {
+        let occult = self.engine.machine().occult()?;
+        let (prepared, records, hidden) = occult.unfinished();
+        Some(OccultStatus {
+            keys: occult.keys() as u64,
+            home_shards: occult.home_of() as u64,
+            open_transactions: occult.open() as u64,
+            prepared_transactions: prepared as u64,
+            outcome_records: records as u64,
+            hidden_writes: hidden as u64,
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! Commands that wait until enough sites store what a session depends on.
+
+use solera_machine::{Address, Now, RequestId};
+use solera_time::Monotonic;
+
+use super::Occult;
+use crate::command::Response;
+use crate::message::StoredAt;
+use crate::shard::Stamp;
+use crate::timestamp::CausalTimestamp;
+
+/// A barrier that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) request: RequestId,
+    pub(super) past: CausalTimestamp,
+    /// Number of sites that must store the past.
+    pub(super) sites: usize,
+    /// When the client is answered, even if fewer sites store the past.
+    pub(super) deadline: Monotonic,
+}
+
+impl Occult {
+    /// Returns the number of sites that are known to store all writes of this worker's shards on
+    /// which a session depends. The site of a home counts.
+    pub fn stored_sites(&self, past: &CausalTimestamp) -> usize {
+        let mut least = self.others.len() + 1;
+        for (home, stored) in self.progress_of_homes() {
+            let needed = past.greatest(home.site);
+            if needed > Stamp::ZERO {
+                let others = stored.iter().filter(|at| at.site != home.site);
+                least = least.min(1 + others.filter(|at| at.stored >= needed).count());
+            }
+        }
+        least
+    }
+
+    /// Returns, for each home of this worker's shards, what the sites have stored and confirmed of
+    /// its writes.
+    pub(super) fn progress_of_homes(&self) -> Vec<(Address, Vec<StoredAt>)> {
+        let me = self.config.address;
+        let mut all = Vec::new();
+        if self.homes.sites().any(|site| site == me.site) {
+            let unread = self.unread_here(me.site);
+            all.push((me, self.home.stored(&self.others, me.site, unread)));
+        }
+        for home in self.homes_elsewhere() {
+            all.push((home, self.replica.stored(home).to_vec()));
+        }
+        all
+    }
+
+    /// Answers barriers whose past enough sites store, and those that have waited for too long.
+    pub(super) fn answer_waiting(&mut self, now: Now) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        for waiting in std::mem::take(&mut self.waiting) {
+            let count = self.stored_sites(&waiting.past);
+            if count >= waiting.sites || now.monotonic >= waiting.deadline {
+                let (request, response) = (waiting.request, Response::Stored(count));
+                let reply = crate::message::Output::Reply { request, response, last: true };
+                self.outputs.push_back(reply);
+            } else {
+                self.waiting.push(waiting);
+            }
+        }
+    }
+
+    /// Requests the homes' progress for barriers.
+    pub(super) fn want_progress(&mut self, now: Now) {
+        let homes: Vec<Address> = self.homes_elsewhere().collect();
+        self.with_replica(now, |it, context| {
+            for home in homes {
+                it.want(context, home);
+            }
+        });
+    }
+}

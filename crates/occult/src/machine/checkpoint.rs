@@ -1,0 +1,77 @@
+//! Parts of a checkpoint, which are written while the worker continues.
+//!
+//! Values come first. Records of writes in between are replayed at recovery; the stamp of each
+//! value shows which of them it includes.
+
+use solera_data::Key;
+
+use super::Occult;
+use crate::record::{Part, Rest};
+use crate::shard::{ShardId, Stamp};
+
+/// Progress of a checkpoint.
+#[derive(Debug, Default)]
+pub struct Checkpoint {
+    /// The last key that was written.
+    after: Option<(ShardId, Key)>,
+    /// Whether all values have been written.
+    values_done: bool,
+    complete: bool,
+}
+
+impl Checkpoint {
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+impl Occult {
+    /// See [`Machine::next_part`](solera_machine::Machine::next_part).
+    pub(super) fn part_of(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
+        if !checkpoint.values_done {
+            let after = checkpoint.after.as_ref();
+            let (values, last) = self.store.all_copies(after, keys.max(1));
+            checkpoint.values_done = last;
+            if let Some(copied) = values.last() {
+                checkpoint.after = Some((self.config.shard_of(&copied.key), copied.key.clone()));
+                return Some(Part::Values(values));
+            }
+        }
+        if checkpoint.complete {
+            return None;
+        }
+        checkpoint.complete = true;
+        Some(Part::Rest(Box::new(Rest {
+            incarnation: self.config.incarnation,
+            ceiling: self.home.ceiling(),
+            records: self.home.as_records(),
+            hidden: self.store.all_hidden(),
+            positions: self.replica.positions(),
+        })))
+    }
+
+    /// Restores a part.
+    pub(crate) fn restore(&mut self, part: Part) {
+        match part {
+            Part::Values(values) => {
+                for copied in values {
+                    self.store.copy(self.config.shard_of(&copied.key), copied);
+                }
+            }
+            Part::Rest(rest) => {
+                let Rest { incarnation, ceiling, records, hidden, positions } = *rest;
+                self.note_incarnation(incarnation);
+                for record in records {
+                    self.replay(record);
+                }
+                for (shard, stamp, key, effect, dependencies) in hidden {
+                    self.store.hide(shard, stamp, (key, effect), &dependencies);
+                }
+                for position in positions {
+                    self.replica.restore(position);
+                }
+                self.replay(crate::record::Record::Ceiling(ceiling.max(Stamp::ZERO)));
+            }
+        }
+    }
+}

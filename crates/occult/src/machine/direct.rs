@@ -1,0 +1,83 @@
+//! Direct calls: reads that need no message, and numbers for status reports.
+
+use solera_data::{Key, Op, OpError, Outcome};
+use solera_machine::Now;
+
+use super::Occult;
+use crate::client::{Freshness, Transaction};
+use crate::shard::Stamp;
+use crate::timestamp::CausalTimestamp;
+
+impl Occult {
+    /// Reads a key of this worker for a session with this past, and adds the version's dependencies
+    /// to the past. Returns `None` if the copy here is not known to be recent enough; the read then
+    /// has to go the usual way. Changes nothing in this case.
+    pub fn read_at_once(
+        &mut self,
+        now: Now,
+        past: &mut CausalTimestamp,
+        (key, op): (&Key, &Op),
+    ) -> Option<Result<Outcome, OpError>> {
+        let shard = self.config.shard_of(key);
+        if op.is_update() || !self.config.is_mine(shard) {
+            return None;
+        }
+        self.note_use(now.monotonic);
+        let site = self.homes.home(shard);
+        let shown = match site == self.config.address.site {
+            true => self.home.shown(&self.config, shard),
+            false => self.replica.shown(self.config.owner(site, shard), shard),
+        };
+        let (executed, mut dependencies) = self.store.read(shard, key, op, None);
+        let fresh = Transaction::is_fresh(past, &dependencies, (shard, shown), &self.homes);
+        if fresh == Freshness::Stale {
+            return None;
+        }
+        self.passed.forget(&mut dependencies, &self.homes);
+        past.merge(&dependencies, &self.homes);
+        self.passed.forget(past, &self.homes);
+        Some(executed.map(|(outcome, _)| outcome))
+    }
+
+    /// Adds a token's past to a session's past. Returns whether the past fits the configuration of
+    /// this cluster; otherwise nothing has changed.
+    pub fn join(&self, past: &mut CausalTimestamp, token: &CausalTimestamp) -> bool {
+        let fits = token.is_within(self.config.shards)
+            && token.is_within_sites(self.config.topology.sites());
+        if fits {
+            past.merge(token, &self.homes);
+        }
+        fits
+    }
+
+    /// Removes from a session's past what no reader can miss any more.
+    pub fn forget(&self, past: &mut CausalTimestamp) {
+        self.passed.forget(past, &self.homes);
+    }
+
+    /// Returns the number of shown writes of this worker's homes that fewer than `sites` sites are
+    /// known to store.
+    pub fn unstored(&self, sites: usize) -> usize {
+        self.home.unstored(sites.saturating_sub(1)).count() + self.store.hidden()
+    }
+
+    /// Returns the keys of these writes, of at most `most` of them.
+    pub fn unstored_keys(&self, sites: usize, most: usize) -> Vec<Key> {
+        let entries = self.home.unstored(sites.saturating_sub(1));
+        entries.flatten().take(most).cloned().collect()
+    }
+
+    /// Returns the number of shards of which this worker is the home.
+    pub fn home_of(&self) -> usize {
+        let me = self.config.address;
+        let shards = crate::ShardId::all(self.config.shards);
+        shards
+            .filter(|shard| self.homes.home(*shard) == me.site && self.config.is_mine(*shard))
+            .count()
+    }
+
+    /// Returns the clock of this worker's homes.
+    pub fn clock(&self) -> Stamp {
+        self.home.clock()
+    }
+}

@@ -1,0 +1,140 @@
+//! The part of one home's stream that has arrived at a replica.
+
+use solera_data::Key;
+use solera_machine::Address;
+use solera_time::Monotonic;
+
+use super::Context;
+use crate::message::{Batch, Copies, Message, Progress, Stored, StoredAt};
+use crate::shard::{ShardId, Stamp};
+use crate::store::Store;
+
+/// Copies that arrive.
+#[derive(Debug)]
+struct Filling {
+    start: u64,
+    /// Position of the first group.
+    position: u64,
+    /// Last key of the previous group.
+    after: Option<Key>,
+}
+
+/// The part of one home worker's stream that has arrived.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    pub(super) start: u64,
+    pub(super) position: u64,
+    progress: Progress,
+    filling: Option<Filling>,
+    /// Whether the replica has once had everything that the home had shown.
+    filled: bool,
+    /// Time when missing entries were last requested.
+    asked: Option<Monotonic>,
+    /// Time when progress was last reported to the home.
+    pub(super) reported: Option<Monotonic>,
+    /// Time when the home was last asked to publish its progress.
+    pub(super) wanted: Option<Monotonic>,
+}
+
+impl Stream {
+    pub(super) fn restored(start: u64, position: u64, filled: bool) -> Stream {
+        Stream { start, position, filled, ..Stream::default() }
+    }
+
+    /// Returns the shardstamp of a shard of this stream.
+    pub(super) fn shown(&self, shard: ShardId) -> Stamp {
+        let held = self.progress.held.iter().find(|(held, _)| *held == shard);
+        held.map_or(self.progress.through, |(_, stamp)| *stamp)
+    }
+
+    /// Returns a stamp up to which all shards are shown.
+    pub(super) fn floor(&self) -> Stamp {
+        let held = self.progress.held.iter().map(|(_, stamp)| *stamp);
+        held.fold(self.progress.through, Stamp::min)
+    }
+
+    /// Returns what each site has stored and confirmed of the home's writes.
+    pub(super) fn stored(&self) -> &[StoredAt] {
+        &self.progress.stored
+    }
+
+    pub(super) fn is_filled(&self) -> bool {
+        self.filled
+    }
+
+    /// Returns whether nothing has arrived yet, and the stream begins with this batch.
+    pub(super) fn begins_with(&self, batch: &Batch) -> bool {
+        self.start == 0 && self.position == 0 && batch.after == 0
+    }
+
+    /// Applies the entries of a batch that are new.
+    pub(super) fn apply(&mut self, store: &mut Store, batch: Batch) {
+        // An old entry has no effect, because the key's version is newer.
+        if batch.end > self.position {
+            batch.entries.iter().for_each(|entry| store.apply(entry));
+        }
+        if batch.end >= self.position {
+            self.position = batch.end;
+            self.asked = None;
+            if let Some(progress) = batch.progress {
+                self.filled = true;
+                // A restarted home does not report less than before.
+                self.progress = progress;
+            }
+        }
+    }
+
+    /// Reports the progress to the home.
+    pub(super) fn report(&mut self, context: &mut Context<'_>, home: Address, asks: bool) {
+        self.reported = Some(context.now);
+        let stored = Stored {
+            start: self.start,
+            position: self.position,
+            through: self.floor(),
+            unread: context.unread(home.site),
+            asks,
+        };
+        context.out.send(home, Message::Stored(stored));
+    }
+
+    /// Requests missing entries, unless that was done a short time ago.
+    pub(super) fn ask(&mut self, context: &mut Context<'_>, home: Address) {
+        let retry = context.config.timing.retry;
+        if self.asked.is_none_or(|asked| context.now.since(asked) >= retry) {
+            self.asked = Some(context.now);
+            self.filling = None;
+            self.report(context, home, true);
+        }
+    }
+
+    /// Returns whether a group of copies is the first one or follows the previous one.
+    pub(super) fn expects(&self, copies: &Copies) -> bool {
+        match &self.filling {
+            _ if copies.after.is_none() => true,
+            Some(filling) => filling.start == copies.start && filling.after == copies.after,
+            None => false,
+        }
+    }
+
+    /// Notes that a group of copies was taken. After the last one, the replica continues at the
+    /// position of the first one.
+    pub(super) fn take_group(
+        &mut self,
+        start: u64,
+        position: u64,
+        is_first: bool,
+        is_last: bool,
+        last_key: Option<Key>,
+    ) {
+        if is_first {
+            self.filling = Some(Filling { start, position, after: None });
+        }
+        let Some(filling) = &mut self.filling else { return };
+        filling.after = last_key;
+        if is_last {
+            (self.start, self.position) = (filling.start, filling.position);
+            self.filling = None;
+            self.asked = None;
+        }
+    }
+}

@@ -1,0 +1,601 @@
+//! Commands on keys of spaces that Occult runs, transactions of level `pcpsi`, and the session's
+//! past there.
+
+use std::time::{Duration, Instant};
+
+use smallvec::smallvec;
+use solera_commands::Command as Described;
+use solera_config::ClusterSpec;
+use solera_data::{Key, Op, OpError, Outcome};
+use solera_occult::{
+    AbortCause, CausalTimestamp, Command, OnStale, ReadCounts, Response, Scheme, Unknown,
+};
+
+use super::ClientSession;
+use super::conflict::PATIENCE;
+use super::mode::{Current, OccultTransaction};
+use super::operations::{Dropped, Results, Stopped};
+use super::queue::Queue;
+use crate::context::{Context, Unreachable};
+use crate::plan::{self, KeyOp, Plan};
+
+/// Entries of a timestamp for each site that is the home of some shard.
+const STAMPS_PER_SITE: u16 = 2;
+/// Pause before a transaction is tried again after a conflict, and its maximum.
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a session keeps about keys that Occult holds.
+#[derive(Debug)]
+pub(crate) struct OccultSession {
+    /// What the session has seen and written.
+    pub(crate) past: CausalTimestamp,
+    /// What reads do when the local replica is not recent enough.
+    pub(crate) on_stale: OnStale,
+    /// Number of reads, and counts of those whose replica was not recent enough.
+    pub(crate) reads: u64,
+    pub(crate) stale: u64,
+    pub(crate) at_home: u64,
+    /// The transaction of an update whose outcome is unknown. The session must know it before it
+    /// goes on.
+    pending: Option<u64>,
+    /// Watched keys, and the digest of each when it was watched.
+    watched: Vec<(Key, Result<Outcome, OpError>)>,
+}
+
+/// Reason why a transaction was not committed.
+enum NotDone {
+    /// Another transaction interfered; trying again may succeed.
+    Conflict(String),
+    /// The error reply.
+    Failed(String),
+}
+
+impl OccultSession {
+    /// Creates the state of a session that has seen nothing.
+    pub(crate) fn new(_: &ClusterSpec) -> OccultSession {
+        OccultSession {
+            past: CausalTimestamp::new(Scheme::PerSite(STAMPS_PER_SITE)),
+            on_stale: OnStale::Home,
+            reads: 0,
+            stale: 0,
+            at_home: 0,
+            pending: None,
+            watched: Vec::new(),
+        }
+    }
+
+    /// Returns whether keys are watched.
+    pub(crate) fn watches(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// Stops watching keys.
+    pub(crate) fn unwatch(&mut self) {
+        self.watched.clear();
+    }
+
+    fn count(&mut self, counts: ReadCounts) {
+        self.stale += u64::from(counts.stale);
+        self.at_home += u64::from(counts.at_home);
+    }
+}
+
+impl<W: Context> ClientSession<W> {
+    /// Reads a key of this worker and appends the reply, if the copy here is recent enough. Returns
+    /// whether that was possible; otherwise nothing has happened.
+    pub(crate) fn read_occult_at_once(
+        &mut self,
+        command: &'static Described,
+        key: &[u8],
+        op: &Op,
+    ) -> bool {
+        if op.is_update() || self.occult.pending.is_some() {
+            return false;
+        }
+        let past = &mut self.occult.past;
+        let Some(result) = self.worker.read_occult(self.now, past, (key, op), command.id) else {
+            return false;
+        };
+        self.occult.reads += 1;
+        self.last_command = command.name;
+        if !plan::write_single(&mut self.out, &result) {
+            self.worker.count_error();
+        }
+        true
+    }
+
+    /// Returns whether Occult runs the spaces of these keys.
+    ///
+    /// # Errors
+    /// The error reply, if it runs only some of them, or another protocol runs the open
+    /// transaction.
+    pub(crate) fn is_for_occult<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<bool, String> {
+        let spaces = &self.worker.spec().spaces;
+        let (mut of_occult, mut of_others) = (None, None);
+        for key in keys {
+            match spaces.is_of_occult(key) {
+                true => of_occult = of_occult.or(Some(key)),
+                false => of_others = of_others.or(Some(key)),
+            }
+        }
+        if let (Some(one), Some(other)) = (of_occult, of_others) {
+            return Err(self.two_protocols(one, other));
+        }
+        match (self.mode.current(), of_occult, of_others) {
+            (Some(Current::UniStore(_)), Some(key), _) => Err(format!(
+                "ERR {} is of level pcpsi, and the open transaction is not: one transaction cannot span both; use \
+                 SOLERA.BEGIN PCPSI",
+                self.key_in_space(key)
+            )),
+            (Some(Current::Occult(_)), _, Some(key)) => Err(format!(
+                "ERR {} is not of level pcpsi, and the open transaction is: one transaction cannot span both",
+                self.key_in_space(key)
+            )),
+            _ => Ok(of_occult.is_some()),
+        }
+    }
+
+    fn two_protocols(&self, one: &[u8], other: &[u8]) -> String {
+        format!(
+            "ERR {} is of level pcpsi, and {} is not: one transaction cannot span both",
+            self.key_in_space(one),
+            self.key_in_space(other)
+        )
+    }
+
+    /// Formats a key and its space for an error.
+    fn key_in_space(&self, key: &[u8]) -> String {
+        let space = self.worker.spec().spaces.space_of(key);
+        format!("'{}' (space '{}')", String::from_utf8_lossy(key), space.name)
+    }
+
+    /// Notes in the queue between MULTI and EXEC which protocol runs a command.
+    ///
+    /// # Errors
+    /// The error reply, if another protocol runs earlier commands.
+    pub(super) fn note_protocol(&mut self, plan: &Plan<'_>) -> Result<(), String> {
+        if !self.worker.spec().spaces.run_occult() {
+            return Ok(());
+        }
+        let occult = self.is_for_occult(plan.keys())?;
+        let key = plan.keys().next().map(|key| self.key_in_space(key)).unwrap_or_default();
+        let Some(queue) = self.mode.queue_mut() else { return Ok(()) };
+        if *queue.occult.get_or_insert(occult) == occult {
+            return Ok(());
+        }
+        let (is, are) = if occult { ("is", "are not") } else { ("is not", "are") };
+        Err(format!(
+            "ERR {key} {is} of level pcpsi, and earlier keys since MULTI {are}: one transaction cannot span both"
+        ))
+    }
+
+    /// Runs a command on keys that Occult holds.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn run_on_occult(&mut self, plan: &Plan<'_>) -> Result<Results, Stopped> {
+        if let Some(transaction) = self.mode.occult() {
+            let results = self.operate_on_occult(transaction, plan).await;
+            return results.map_err(|dropped| {
+                self.mode.give_up(dropped.error.clone());
+                Stopped::Aborted(dropped)
+            });
+        }
+        self.await_pending().await?;
+        match plan.ops.as_slice() {
+            [single] => Ok(smallvec![self.execute_on_occult(single).await?]),
+            _ => Ok(self.run_in_occult_transaction(plan).await?),
+        }
+    }
+
+    /// Runs one operation as a transaction of its own.
+    async fn execute_on_occult(
+        &mut self,
+        op: &KeyOp<'_>,
+    ) -> Result<Result<Outcome, OpError>, String> {
+        let command = Command::Execute {
+            past: self.occult.past.clone(),
+            key: Key::from(&*op.key),
+            op: op.op.clone(),
+            on_stale: self.occult.on_stale,
+        };
+        self.occult.reads += u64::from(!op.op.is_update());
+        match self.call_occult(command).await? {
+            Response::Committed { mut outcomes, past, counts } => {
+                self.occult.past = past;
+                self.occult.count(counts);
+                outcomes.pop().map(Ok).ok_or_else(|| self.unanswered())
+            }
+            Response::Failed(error) => Ok(Err(error)),
+            Response::Unknown(unknown) => {
+                self.note_unknown(unknown);
+                Err(format!(
+                    "UNKNOWN the home of {} did not answer in time; the command may have been done, and may still be",
+                    self.key_in_space(&op.key)
+                ))
+            }
+            other => Err(self.occult_error(&op.key, other)),
+        }
+    }
+
+    /// Runs a command on several keys as one transaction, and tries again after conflicts.
+    async fn run_in_occult_transaction(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
+        let (began, mut pause) = (Instant::now(), RETRY_PAUSE);
+        loop {
+            let transaction = self.begin_on_occult().await?;
+            self.mode.execute(Current::Occult(transaction));
+            let results = self.operate_on_occult(transaction, plan).await;
+            self.mode.finish();
+            let results = results.map_err(|dropped| dropped.error)?;
+            let writes = plan.ops.iter().any(|op| op.op.is_update());
+            match self.try_commit_on_occult(transaction, writes).await {
+                Ok(()) => return Ok(results),
+                Err(NotDone::Conflict(_)) if began.elapsed() < PATIENCE => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Err(NotDone::Conflict(error) | NotDone::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    async fn begin_on_occult(&mut self) -> Result<OccultTransaction, String> {
+        let command =
+            Command::Begin { past: self.occult.past.clone(), on_stale: self.occult.on_stale };
+        match self.call_occult(command).await? {
+            Response::Begun(transaction) => Ok(OccultTransaction(transaction)),
+            _ => Err(self.unanswered()),
+        }
+    }
+
+    /// SOLERA.BEGIN PCPSI: opens a transaction. It validates the watched keys.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn begin_open_on_occult(&mut self) -> Result<(), String> {
+        if !self.worker.spec().spaces.run_occult() {
+            return Err("ERR there is no space of level pcpsi".to_owned());
+        }
+        self.await_pending().await?;
+        let transaction = self.begin_on_occult().await?;
+        let watched = std::mem::take(&mut self.occult.watched);
+        if !watched.is_empty() {
+            self.mode.execute(Current::Occult(transaction));
+            let validated = self.validate_watched(transaction, &watched).await;
+            self.mode.finish();
+            if let Err(error) = validated {
+                self.abort(Current::Occult(transaction));
+                return Err(match error {
+                    NotDone::Conflict(error) | NotDone::Failed(error) => error,
+                });
+            }
+        }
+        self.mode.open(Current::Occult(transaction), self.identity.user());
+        Ok(())
+    }
+
+    /// Runs a command's operations in a transaction. Aborts the transaction if one of them cannot
+    /// be done.
+    async fn operate_on_occult(
+        &mut self,
+        transaction: OccultTransaction,
+        plan: &Plan<'_>,
+    ) -> Result<Results, Dropped> {
+        let mut results = Results::with_capacity(plan.ops.len());
+        for op in &plan.ops {
+            match self.operate_once(transaction, op, false).await {
+                Ok(result) => results.push(result),
+                Err(error) => {
+                    self.abort(Current::Occult(transaction));
+                    return Err(Dropped { error, is_answered: true });
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    async fn operate_once(
+        &mut self,
+        OccultTransaction(transaction): OccultTransaction,
+        op: &KeyOp<'_>,
+        validates: bool,
+    ) -> Result<Result<Outcome, OpError>, String> {
+        let (key, of) = (Key::from(&*op.key), op.op.clone());
+        let command = Command::Operate { transaction, key, op: of, validates };
+        self.occult.reads += u64::from(!op.op.is_update());
+        match self.call_occult(command).await? {
+            Response::Done(result, counts) => {
+                self.occult.count(counts);
+                Ok(result)
+            }
+            other => Err(self.occult_error(&op.key, other)),
+        }
+    }
+
+    /// Commits a transaction that may have `writes`.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn commit_on_occult(
+        &mut self,
+        transaction: OccultTransaction,
+        writes: bool,
+    ) -> Result<(), String> {
+        let committed = self.try_commit_on_occult(transaction, writes).await;
+        committed.map_err(|not_done| match not_done {
+            NotDone::Conflict(error) | NotDone::Failed(error) => error,
+        })
+    }
+
+    async fn try_commit_on_occult(
+        &mut self,
+        transaction: OccultTransaction,
+        writes: bool,
+    ) -> Result<(), NotDone> {
+        // The commands before the commit may have taken long, so check again.
+        if writes && let Some(reason) = self.worker.takes_no_writes() {
+            self.abort(Current::Occult(transaction));
+            return Err(NotDone::Failed(reason));
+        }
+        let command = Command::Commit { transaction: transaction.0 };
+        match self.call_occult(command).await.map_err(NotDone::Failed)? {
+            Response::Committed { past, .. } => {
+                self.occult.past = past;
+                Ok(())
+            }
+            Response::Aborted(cause) => {
+                let error = aborted(&cause);
+                match cause {
+                    AbortCause::TimedOut => Err(NotDone::Failed(error)),
+                    _ => Err(NotDone::Conflict(error)),
+                }
+            }
+            Response::Unknown(unknown) => {
+                self.note_unknown(unknown);
+                Err(NotDone::Failed(
+                    "UNKNOWN a home did not answer in time; the transaction may have been committed, and may still \
+                     be"
+                        .to_owned(),
+                ))
+            }
+            Response::NoSuchTransaction => Err(NotDone::Failed(expired())),
+            Response::Failed(error) => Err(NotDone::Failed(plan::error_reply(&error))),
+            other => Err(NotDone::Failed(self.occult_error(b"", other))),
+        }
+    }
+
+    /// EXEC of commands on keys that Occult holds. Retries after conflicts if no key is watched,
+    /// because the commands then do not depend on what the client has read.
+    pub(super) async fn exec_on_occult(&mut self, queue: &Queue<W>) {
+        let watched = std::mem::take(&mut self.occult.watched);
+        if !self.watched.is_empty() || queue.occult == Some(false) {
+            self.watched.clear();
+            return self.fail(
+                "ERR keys of level pcpsi are watched, and others are watched or used: one transaction cannot span \
+                 both",
+            );
+        }
+        if let Err(error) = self.await_pending().await {
+            return self.fail(error);
+        }
+        let (began, mut pause) = (Instant::now(), RETRY_PAUSE);
+        loop {
+            match self.exec_on_occult_once(queue, &watched).await {
+                Ok(replies) => return self.out.bytes.extend_from_slice(&replies),
+                Err(NotDone::Failed(error)) => return self.fail(error),
+                Err(NotDone::Conflict(_)) if !watched.is_empty() || began.elapsed() >= PATIENCE => {
+                    return self.out.null_array();
+                }
+                Err(NotDone::Conflict(_)) => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    async fn exec_on_occult_once(
+        &mut self,
+        queue: &Queue<W>,
+        watched: &[(Key, Result<Outcome, OpError>)],
+    ) -> Result<Vec<u8>, NotDone> {
+        let transaction = self.begin_on_occult().await.map_err(NotDone::Failed)?;
+        self.mode.execute(Current::Occult(transaction));
+        if let Err(not_done) = self.validate_watched(transaction, watched).await {
+            self.mode.finish();
+            self.abort(Current::Occult(transaction));
+            return Err(not_done);
+        }
+        // This leaves the mode.
+        let replies = self.run_queued(queue).await.map_err(NotDone::Failed)?;
+        let writes = queue.writes || !watched.is_empty();
+        self.try_commit_on_occult(transaction, writes).await?;
+        Ok(replies)
+    }
+
+    /// Reads the watched keys again in a transaction, which commits only if they do not change.
+    async fn validate_watched(
+        &mut self,
+        transaction: OccultTransaction,
+        watched: &[(Key, Result<Outcome, OpError>)],
+    ) -> Result<(), NotDone> {
+        for (key, digest) in watched {
+            let op = KeyOp::new(key.as_bytes(), Op::Digest);
+            let now = self.operate_once(transaction, &op, true).await.map_err(NotDone::Failed)?;
+            if now != *digest {
+                return Err(NotDone::Conflict(format!(
+                    "ABORTED conflict on {}; the key has changed since WATCH, no transaction was begun",
+                    self.key_in_space(key.as_bytes())
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// WATCH of keys that Occult holds.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(super) async fn watch_on_occult<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), String> {
+        self.await_pending().await?;
+        let transaction = self.mode.occult();
+        for key in keys {
+            let op = KeyOp::new(key, Op::Digest);
+            if let Some(transaction) = transaction {
+                if let Err(error) = self.operate_once(transaction, &op, true).await {
+                    self.give_up(error.clone());
+                    return Err(error);
+                }
+                continue;
+            }
+            if self.occult.watched.iter().any(|(watched, _)| watched.as_bytes() == key) {
+                continue;
+            }
+            let digest = self.execute_on_occult(&op).await?;
+            self.occult.watched.push((Key::from(key), digest));
+        }
+        Ok(())
+    }
+
+    /// Waits until enough sites store what the session has seen and written.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn wait_for_occult(&self, patience: Option<Duration>) -> Result<(), String> {
+        if self.occult.past.is_empty() {
+            return Ok(());
+        }
+        let (began, sites) = (Instant::now(), self.worker.spec().f + 1);
+        let left = || patience.map(|patience| patience.saturating_sub(began.elapsed()));
+        for worker in self.worker.workers() {
+            loop {
+                let command = Command::Barrier { past: self.occult.past.clone(), sites };
+                let asked = self.worker.ask_occult(worker, command);
+                let response = match left() {
+                    Some(left) => match tokio::time::timeout(left, asked).await {
+                        Ok(response) => response,
+                        Err(_) => return Err(too_few_sites()),
+                    },
+                    None => asked.await,
+                };
+                match response {
+                    Some(Response::Stored(count)) if count >= sites => break,
+                    // The protocol has a timeout of its own; repeat the request while time is left.
+                    Some(Response::Stored(_)) => {}
+                    Some(_) => return Err(self.unanswered()),
+                    None => return Err(Unreachable(self.worker.node_name(worker)).to_string()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a token's past to the session's. The session waits for nothing: each of its reads is
+    /// checked.
+    ///
+    /// # Errors
+    /// The error reply, if the past belongs to another configuration.
+    pub(crate) fn attach_occult(&mut self, past: &CausalTimestamp) -> Result<(), String> {
+        match self.worker.join_occult(&mut self.occult.past, past) {
+            true => Ok(()),
+            false => Err("BADTOKEN the token has seen keys of spaces of level pcpsi that this cluster does not have"
+                .to_owned()),
+        }
+    }
+
+    /// Waits for the outcome of an update that was unknown, which the session must have before it
+    /// goes on.
+    ///
+    /// # Errors
+    /// The error reply, if the outcome is still unknown.
+    pub(crate) async fn await_pending(&mut self) -> Result<(), String> {
+        let Some(transaction) = self.occult.pending else { return Ok(()) };
+        match self.call_occult(Command::Await { transaction }).await? {
+            Response::Unknown(_) => Err(
+                "TRYAGAIN the outcome of an earlier command is still unknown, because a home does not answer; \
+                 nothing was done. RESET makes the session forget that command"
+                    .to_owned(),
+            ),
+            response => {
+                self.occult.pending = None;
+                if let Response::Committed { past, .. } = response {
+                    self.occult.past = past;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Stops waiting for the outcome of an update, because the session ends.
+    pub(super) fn abandon_pending(&mut self) {
+        if let Some(transaction) = self.occult.pending.take() {
+            self.worker.send_occult(Command::Abort { transaction });
+        }
+    }
+
+    fn note_unknown(&mut self, unknown: Unknown) {
+        match unknown {
+            Unknown::Past(past) => self.occult.past = past,
+            Unknown::Pending(transaction) => self.occult.pending = Some(transaction),
+        }
+    }
+
+    async fn call_occult(&self, command: Command) -> Result<Response, String> {
+        let response = self.worker.ask_occult(self.worker.address(), command).await;
+        response.ok_or_else(|| self.unanswered())
+    }
+
+    fn occult_error(&self, key: &[u8], response: Response) -> String {
+        let named = self.key_in_space(key);
+        match response {
+            Response::Aborted(cause) => aborted(&cause),
+            Response::TimedOut => {
+                format!("TRYAGAIN no copy of {named} answered in time; nothing was done")
+            }
+            Response::Stale => format!(
+                "STALE the copy of {named} at this site lacks writes on which the session depends; SOLERA.STALE HOME \
+                 lets reads go to the key's home"
+            ),
+            Response::Ahead(site) => format!(
+                "BADTOKEN the session depends on writes whose stamps are too far ahead of the clock of site {}, the \
+                 home of {named}: its token is forged, or a clock was wrong; RESET, and go on without the token",
+                self.worker.site_name(site)
+            ),
+            Response::NoSuchTransaction => expired(),
+            Response::Failed(error) => plan::error_reply(&error),
+            _ => self.unanswered(),
+        }
+    }
+}
+
+fn aborted(cause: &AbortCause) -> String {
+    format!("ABORTED {cause}; nothing was changed")
+}
+
+fn too_few_sites() -> String {
+    "TIMEOUT too few sites are known to store what the session has seen in spaces of level pcpsi; others may be cut \
+     off, try again"
+        .to_owned()
+}
+
+fn expired() -> String {
+    "NOTX the transaction was idle for too long and is aborted".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_abort_names_the_key_and_the_cause() {
+        let text = aborted(&AbortCause::Locked(Key::from("k")));
+        assert!(text.starts_with("ABORTED ") && text.contains("'k'"), "{text}");
+    }
+}
