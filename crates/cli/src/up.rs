@@ -220,7 +220,7 @@ fn print_settings(spec: &ClusterSpec) {
             space.prefix,
             space.level_name()
         );
-        if space.runs != Runs::UniStore {
+        if matches!(space.runs, Runs::Primary(_)) {
             output!("    an example protocol, not for production data");
         }
     }

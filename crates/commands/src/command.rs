@@ -57,6 +57,7 @@ pub enum CommandId {
     SoleraSites,
     SoleraSpaces,
     SoleraLevel,
+    SoleraStale,
     SoleraAtRisk,
     SoleraExport,
     SoleraTxid,

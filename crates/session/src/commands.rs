@@ -35,6 +35,7 @@ mod select;
 mod site;
 mod sites;
 mod spaces;
+mod stale;
 mod time;
 mod token;
 mod txid;
@@ -78,6 +79,7 @@ use self::select::Select;
 use self::site::Site;
 use self::sites::Sites;
 use self::spaces::Spaces;
+use self::stale::Stale;
 use self::time::Time;
 pub use self::token::TakeToken;
 pub use self::txid::Txid;
@@ -124,6 +126,7 @@ pub(crate) async fn run_other<W: Context>(
         CommandId::SoleraSites => serve::<Sites, W>(session, arguments).await,
         CommandId::SoleraSpaces => serve::<Spaces, W>(session, arguments).await,
         CommandId::SoleraLevel => serve::<Level, W>(session, arguments).await,
+        CommandId::SoleraStale => serve::<Stale, W>(session, arguments).await,
         CommandId::SoleraAtRisk => serve::<AtRisk, W>(session, arguments).await,
         CommandId::SoleraExport => serve::<Export, W>(session, arguments).await,
         CommandId::SoleraTxid => serve::<Txid, W>(session, arguments).await,

@@ -106,6 +106,9 @@ pub trait Context: 'static {
     /// Sends Occult's machine of this worker a command whose reply is not needed.
     fn send_occult(&self, command: solera_occult::Command);
 
+    /// Returns the number of keys of this worker that Occult holds.
+    fn occult_keys(&self) -> usize;
+
     /// Returns the workers of the site.
     fn workers(&self) -> impl Iterator<Item = Address>;
 

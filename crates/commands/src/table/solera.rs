@@ -3,7 +3,7 @@
 use super::family;
 
 family! { "solera":
-    SoleraBegin "solera.begin" "[CAUSAL|STRONG]" -1 "noscript fast" (0, 0, 0) "0.1.0"
+    SoleraBegin "solera.begin" "[CAUSAL|STRONG|PCPSI]" -1 "noscript fast" (0, 0, 0) "0.1.0"
         "Opens an interactive transaction.";
     SoleraCommit "solera.commit" "" 1 "noscript fast" (0, 0, 0) "0.1.0"
         "Commits the open transaction.";
@@ -23,6 +23,8 @@ family! { "solera":
         "Lists the spaces and their levels.";
     SoleraLevel "solera.level" "key" 2 "fast" (1, 1, 1 "RO") "0.1.0"
         "Returns the level of a key.";
+    SoleraStale "solera.stale" "[HOME|ACCEPT|FAIL]" -1 "fast" (0, 0, 0) "0.1.0"
+        "Sets what reads do when a copy lacks what the session has seen, and returns their counts.";
     SoleraAtRisk "solera.at-risk" "[COUNT n]" -1 "admin" (0, 0, 0) "0.1.0"
         "Returns what the loss of sites could still undo.";
     SoleraExport "solera.export" "[partition cursor]" -1 "admin readonly" (0, 0, 0) "0.1.0"

@@ -121,7 +121,7 @@ impl EventLoop {
             Control::CountKeys(reply) => {
                 let now = self.worker.now();
                 let keys = self.worker.with(|replica| replica.count_keys(now));
-                let _ = reply.send(keys + self.worker.occult_keys());
+                let _ = reply.send(keys + self.worker.occult_keys_here());
             }
             Control::AtRisk(keys, reply) => {
                 let _ = reply.send(self.worker.at_risk_here(keys));

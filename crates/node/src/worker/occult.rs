@@ -56,7 +56,7 @@ impl Worker {
     }
 
     /// Returns the number of keys of Occult that have a value here.
-    pub(super) fn occult_keys(&self) -> usize {
+    pub(super) fn occult_keys_here(&self) -> usize {
         self.state.borrow().engine.machine().occult().map_or(0, Occult::keys)
     }
 

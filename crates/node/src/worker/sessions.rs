@@ -126,6 +126,10 @@ impl Context for Worker {
         self.ask_occult_at(worker, command).await
     }
 
+    fn occult_keys(&self) -> usize {
+        self.occult_keys_here()
+    }
+
     fn join_occult(&self, past: &mut CausalTimestamp, token: &CausalTimestamp) -> bool {
         self.join_occult_here(past, token)
     }

@@ -34,7 +34,7 @@ pub(super) async fn count_keys<W: Context>(
     for other in worker.workers() {
         if other == worker.address() {
             let now = worker.now();
-            keys += worker.with(|replica| replica.count_keys(now));
+            keys += worker.with(|replica| replica.count_keys(now)) + worker.occult_keys();
             continue;
         }
         match worker.count_keys(other).await {
