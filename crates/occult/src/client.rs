@@ -16,6 +16,8 @@ struct ReadVersion {
     /// The shardstamp of the copy that was read.
     shown: Stamp,
     dependencies: CausalTimestamp,
+    /// Number of moves that the copy's worker had carried out.
+    epoch: u64,
 }
 
 /// A transaction in its read phase (§6.2).
@@ -97,15 +99,24 @@ impl Transaction {
     }
 
     /// Adds a read, and the dependencies of the version that was read.
+    ///
+    /// `epoch` is the number of moves that the copy's worker had carried out.
     pub fn add_read(
         &mut self,
-        shard: ShardId,
-        shown: Stamp,
+        (shard, shown): (ShardId, Stamp),
         dependencies: CausalTimestamp,
+        epoch: u64,
         homes: &Homes,
     ) {
         self.timestamp.merge(&dependencies, homes);
-        self.reads.push(ReadVersion { shard, shown, dependencies });
+        self.reads.push(ReadVersion { shard, shown, dependencies, epoch });
+    }
+
+    /// Returns a shard that the transaction has read before the shard moved. The new home may assign
+    /// stamps below the shardstamp of that read if it has taken the shard by force.
+    pub fn moved(&self, homes: &Homes) -> Option<ShardId> {
+        let moved = |read: &&ReadVersion| read.epoch < homes.moved_by(read.shard);
+        self.reads.iter().find(moved).map(|read| read.shard)
     }
 
     /// Buffers a write.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_time::SiteId;
 
-use crate::shard::ShardId;
+use crate::shard::{Move, ShardId};
 use crate::timestamp::CausalTimestamp;
 
 /// What a client does when the local replica has not applied a write on which the client depends.
@@ -84,6 +84,8 @@ pub enum Command {
         /// Number of sites.
         sites: usize,
     },
+    /// Moves shards to other homes.
+    Move(Move),
     /// Counts the sites that are known to store everything of this worker's shards on which a
     /// session depends.
     CountStored {
@@ -108,6 +110,9 @@ pub enum AbortCause {
     /// A participant or the decision home had aborted it before.
     #[error("it took too long, and its homes have aborted it")]
     Expired,
+    /// The home of a shard that it has used has changed.
+    #[error("the home of a key has moved")]
+    Moved,
     /// The client aborted it.
     #[error("the client has aborted it")]
     Given,
@@ -162,4 +167,8 @@ pub enum Response {
     /// The number of sites that are known to store the session's past. The reply to BARRIER is less
     /// than the number that it asks for if the time is over.
     Stored(usize),
+    /// The sites have agreed on the move, which begins now.
+    Moving,
+    /// The sites have not agreed on the move, for this reason.
+    NotMoved(String),
 }

@@ -163,7 +163,7 @@ impl Gateway {
             Command::Await { transaction } => self.await_outcome(context, request, transaction),
             Command::Abort { transaction } => self.abandon(context, request, transaction),
             // The machine answers these itself.
-            Command::Barrier { .. } | Command::CountStored { .. } => {}
+            Command::Barrier { .. } | Command::CountStored { .. } | Command::Move(_) => {}
         }
     }
 

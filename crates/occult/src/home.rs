@@ -17,7 +17,7 @@ use solera_time::{Monotonic, SiteId};
 use self::reading::ParkedRead;
 use self::streaming::Streams;
 use crate::config::{Config, Rule};
-use crate::message::{ClientId, Commit, Event, Executed, Message, Prepare, TransactionId};
+use crate::message::{ClientId, Commit, Entry, Event, Executed, Message, Prepare, TransactionId};
 use crate::outbox::Outbox;
 use crate::record::Record;
 use crate::shard::{Homes, ShardId, Stamp};
@@ -32,6 +32,7 @@ struct Prepared {
     assigned: Stamp,
     overwritten: CausalTimestamp,
     decision_home: Address,
+    decision_shard: ShardId,
     since: Monotonic,
     /// Time when the decision home was last asked to decide.
     asked: Option<Monotonic>,
@@ -70,6 +71,9 @@ pub(crate) struct Home {
     oldest: BTreeMap<ClientId, u64>,
     parked: Vec<ParkedRead>,
     streams: Streams,
+    /// Commits of several homes that this home has decided, and that are not shown yet, by the
+    /// shard and stamp of their writes here.
+    decided: BTreeMap<(ShardId, Stamp), Vec<(TransactionId, Box<Commit>)>>,
     /// Number of committed transactions that not all participants have confirmed.
     unconfirmed: usize,
 }
@@ -98,6 +102,16 @@ impl Context<'_> {
         Stamp(self.now.physical.0)
     }
 
+    /// Returns whether this worker is the home of a shard, and has all of its data.
+    fn is_home(&self, shard: ShardId) -> bool {
+        self.homes.home(shard) == self.site() && self.store.is_current(shard, self.homes)
+    }
+
+    /// Returns whether this worker is the home of all these keys.
+    fn is_home_of<'k>(&self, mut keys: impl Iterator<Item = &'k Key>) -> bool {
+        keys.all(|key| self.is_home(self.config.shard_of(key)))
+    }
+
     /// Returns the merged timestamps of the versions that these writes overwrite.
     fn overwritten_by(&self, writes: &[(Key, Effect)]) -> CausalTimestamp {
         let mut overwritten = CausalTimestamp::new(self.config.scheme);
@@ -123,6 +137,7 @@ impl Home {
             oldest: BTreeMap::new(),
             parked: Vec::new(),
             streams: Streams::new(start),
+            decided: BTreeMap::new(),
             unconfirmed: 0,
         }
     }
@@ -136,6 +151,25 @@ impl Home {
     /// Returns the greatest stamp that was assigned, reported or committed here.
     pub(crate) fn clock(&self) -> Stamp {
         self.clock
+    }
+
+    /// Returns whether no transaction here is undecided, and no write is hidden, in a shard that has
+    /// another home now.
+    pub(crate) fn is_drained(&self, store: &Store, shard: ShardId) -> bool {
+        !self.assigned.contains_key(&shard) && !store.hides(shard)
+    }
+
+    /// Moves the clock on to the wall clock, and makes it durable as a stamp that was reported.
+    pub(crate) fn report(&mut self, context: &mut Context<'_>) {
+        self.advance(context, context.clock());
+    }
+
+    /// Takes over a shard whose former home has assigned no stamp above `last`, as far as its
+    /// writes are not lost.
+    pub(crate) fn take_over(&mut self, context: &mut Context<'_>, last: Stamp, parts: Vec<Entry>) {
+        self.advance(context, last);
+        self.streams.push(parts);
+        self.answer_parked(context);
     }
 
     /// Returns the durable bound of the clock.
@@ -203,6 +237,9 @@ impl Home {
             return context.out.send(from, Message::Outcome(tid, committed));
         }
         if !self.prepared.contains_key(&tid) {
+            if !context.is_home_of(request.writes.iter().map(|(key, _)| key)) {
+                return context.out.send(from, Message::Moved(tid));
+            }
             if let Some(key) = self.locked(context, tid, request.writes.iter().map(|(key, _)| key))
             {
                 return context.out.send(from, Message::Locked(tid, key));
@@ -231,7 +268,7 @@ impl Home {
     }
 
     fn prepare(&mut self, context: &mut Context<'_>, request: Prepare) {
-        let Prepare { tid, above, writes, decision_home, .. } = request;
+        let Prepare { tid, above, writes, decision_home, decision_shard, .. } = request;
         let assigned = self.assign(context, above);
         let overwritten = context.overwritten_by(&writes);
         context.out.record(Record::Prepared {
@@ -240,8 +277,10 @@ impl Home {
             assigned,
             overwritten: overwritten.clone(),
             decision_home,
+            decision_shard,
         });
-        self.note_prepared(context, tid, (writes, assigned, overwritten), decision_home);
+        let decides = (decision_home, decision_shard);
+        self.note_prepared(context, tid, (writes, assigned, overwritten), decides);
     }
 
     /// Adds a prepared transaction: its locks, and the stamps that it holds back.
@@ -250,7 +289,7 @@ impl Home {
         context: &Context<'_>,
         tid: TransactionId,
         (writes, assigned, overwritten): (Vec<(Key, Effect)>, Stamp, CausalTimestamp),
-        decision_home: Address,
+        (decision_home, decision_shard): (Address, ShardId),
     ) {
         let shards = context.config.shards_of(&writes);
         for shard in &shards {
@@ -258,8 +297,17 @@ impl Home {
         }
         self.locks.extend(writes.iter().map(|(key, _)| (key.clone(), tid)));
         let since = context.now.monotonic;
-        let prepared =
-            Prepared { writes, shards, assigned, overwritten, decision_home, since, asked: None };
+        let asked = None;
+        let prepared = Prepared {
+            writes,
+            shards,
+            assigned,
+            overwritten,
+            decision_home,
+            decision_shard,
+            since,
+            asked,
+        };
         self.prepared.insert(tid, prepared);
     }
 
@@ -306,7 +354,10 @@ impl Home {
     fn show(&mut self, context: &mut Context<'_>, shards: impl IntoIterator<Item = ShardId>) {
         for shard in shards {
             let before = self.first_undecided(context.config, shard).unwrap_or(Stamp(u64::MAX));
-            let entries = context.store.show(shard, before);
+            let mut entries = context.store.show(shard, before);
+            for entry in &mut entries {
+                entry.decided = self.decided.remove(&(shard, entry.stamp)).unwrap_or_default();
+            }
             if context.config.trace {
                 entries.iter().for_each(|entry| context.out.trace(Event::Shown(entry.clone())));
             }

@@ -49,14 +49,14 @@ pub use command::{AbortCause, Command, OnStale, ReadCounts, Response, Unknown};
 pub use config::{Config, Rule, StaleReads, Timing};
 pub use machine::{Checkpoint, Occult};
 pub use message::{
-    Batch, ClientId, Commit, Copied, Copies, CopyRequest, Decision, Entry, Event, Execute,
-    Executed, Input, Message, Output, Prepare, Progress, Read, ReadAnswer, Stored, StoredAt,
-    TransactionId,
+    Answer, Batch, ClientId, Commit, Copied, Copies, CopyRequest, Decision, Entry, Event, Execute,
+    Executed, Handover, HandoverRequest, Input, Message, Output, Prepare, Progress, Question, Read,
+    ReadAnswer, Stored, StoredAt, Table, Takeover, TransactionId,
 };
 pub use passed::Passing;
 pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Part, Record, Rest};
 pub use recovery::Recovery;
-pub use shard::{DEFAULT_SHARDS, Homes, STAMP_END, ShardId, Stamp};
+pub use shard::{DEFAULT_SHARDS, FormerHome, Homes, Move, STAMP_END, ShardId, Stamp};
 pub use timestamp::{CausalTimestamp, Scheme, Unreadable};

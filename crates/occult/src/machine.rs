@@ -3,6 +3,7 @@
 mod barriers;
 mod checkpoint;
 mod direct;
+pub(crate) mod moving;
 mod upkeep;
 
 use std::collections::VecDeque;
@@ -14,24 +15,25 @@ use solera_time::{Monotonic, SiteId};
 
 use self::barriers::Waiting;
 pub use self::checkpoint::Checkpoint;
+use self::moving::Moving;
 use self::upkeep::Upkeep;
 use crate::command::{Command, Response};
 use crate::config::Config;
 use crate::gateway::{self, Gateway};
 use crate::home::{self, Home};
-use crate::message::{Event, Input, Message, Output, Read};
+use crate::message::{Answer, Event, Input, Message, Output, Question, Read, TransactionId};
 use crate::outbox::{Out, Outbox};
 use crate::passed::Passed;
 use crate::record::{Part, Record};
 use crate::replica::{self, Replica};
-use crate::shard::Homes;
+use crate::shard::{Homes, Move, ShardId};
 use crate::store::Store;
 
 /// The machine of one worker.
 #[derive(Debug)]
 pub struct Occult {
     pub(crate) config: Config,
-    homes: Homes,
+    pub(crate) homes: Homes,
     pub(crate) members: Members,
     /// The workers of other sites that have replicas of this worker's shards.
     targets: Vec<Address>,
@@ -41,8 +43,9 @@ pub struct Occult {
     home: Home,
     pub(crate) replica: Replica,
     gateway: Gateway,
-    passed: Passed,
+    pub(crate) passed: Passed,
     upkeep: Upkeep,
+    moving: Moving,
     waiting: Vec<Waiting>,
     pub(crate) out: Outbox,
     outputs: VecDeque<Output>,
@@ -72,6 +75,7 @@ impl Occult {
             others: Vec::new(),
             passed: Passed::default(),
             upkeep: Upkeep::default(),
+            moving: Moving::new(config.generation == 0),
             waiting: Vec::new(),
             out: Outbox::default(),
             outputs: VecDeque::new(),
@@ -221,6 +225,7 @@ impl Occult {
             out: &mut self.out,
             now: now.monotonic,
             passed: &self.passed,
+            homes: &self.homes,
         };
         action(&mut self.replica, &mut context);
     }
@@ -285,6 +290,12 @@ impl Occult {
                 });
             }
             Message::Oldest(client, oldest) => self.home.on_oldest(client, oldest),
+            Message::Batch(batch) if batch.epoch > self.homes.epoch() => {
+                self.out.send(from, Message::TableRequest);
+            }
+            Message::Copies(copies) if copies.epoch > self.homes.epoch() => {
+                self.out.send(from, Message::TableRequest);
+            }
             Message::Batch(batch) => {
                 self.with_replica(now, |it, context| it.on_batch(context, from, batch));
             }
@@ -298,8 +309,31 @@ impl Occult {
             Message::Copies(copies) => {
                 self.with_replica(now, |it, context| it.on_copies(context, from, copies));
             }
-            Message::Passed(stamps, active) => self.on_passed(now, from, stamps, active),
+            Message::Passed(report, epoch, active) => {
+                self.on_passed(now, from, (report, epoch), active);
+            }
+            Message::Moved(tid) => self.with_gateway(now, |it, context| it.on_moved(context, tid)),
+            Message::Table(table) => self.learn(now, *table),
+            Message::TableRequest => {
+                if self.moving.knows_table() {
+                    let table = Box::new(self.table());
+                    self.out.send(from, Message::Table(table));
+                }
+            }
+            Message::HandoverRequest(request) => self.on_handover_request(now, from, request),
+            Message::Handover(handover) => self.on_handover(now, from, handover),
+            Message::ResolveLost(tid, shard) => self.on_resolve_lost(now, from, tid, shard),
         }
+    }
+
+    fn on_resolve_lost(&mut self, now: Now, from: Address, tid: TransactionId, shard: ShardId) {
+        let mut decided = self.replica.decided();
+        let known = decided.find(|(of, other, _)| *of == shard && *other == tid);
+        let known = known.map(|(.., commit)| commit.clone());
+        drop(decided);
+        self.with_home(now, |it, context| {
+            it.on_resolve_lost(context, from, (tid, shard), known);
+        });
     }
 
     fn on_read(&mut self, now: Now, from: Address, read: Read) {
@@ -320,6 +354,7 @@ impl Occult {
                 self.waiting.push(Waiting { request, past, sites, deadline });
                 self.want_progress(now);
             }
+            Command::Move(next) => self.on_move(request, next),
             Command::CountStored { past } => {
                 let count = self.stored_sites(&past);
                 self.out.reply(request, Response::Stored(count));
@@ -330,11 +365,23 @@ impl Occult {
         }
     }
 
+    fn on_move(&mut self, request: RequestId, next: Move) {
+        let known = |site: &SiteId| self.members.is_member(*site);
+        if !next.is_within(self.config.shards, self.config.topology.sites())
+            || !next.to.iter().all(known)
+        {
+            let reason = "a shard does not exist, or a site is not a member".to_owned();
+            return self.out.reply(request, Response::NotMoved(reason));
+        }
+        self.propose(Some(request), next);
+    }
+
     /// Ends what has expired, sends again what has no answer, and publishes progress.
     fn on_tick(&mut self, now: Now) {
         self.with_home(now, |home, context| home.on_tick(context));
         self.with_gateway(now, |it, context| it.on_tick(context));
         self.with_replica(now, |it, context| it.answer_parked(context));
+        self.keep_moving(now);
         self.keep_up(now);
     }
 }
@@ -345,8 +392,8 @@ impl Machine for Occult {
     type Response = Response;
     type Event = Event;
     type Job = Infallible;
-    type Question = Infallible;
-    type Answer = Infallible;
+    type Question = Question;
+    type Answer = Answer;
     type Part = Part;
     type Checkpoint = Checkpoint;
 
@@ -366,6 +413,7 @@ impl Machine for Occult {
                 self.gateway.cancel(request);
                 self.waiting.retain(|waiting| waiting.request != request);
             }
+            Input::Answered { ask, answer } => self.on_answer(now, ask, answer),
         }
         self.finish(now);
     }
@@ -416,7 +464,7 @@ impl Participant for Occult {
                 self.home.forget_clients_of(site);
             }
         }
-        self.passed.clear();
+        self.passed.clear_reports();
         self.finish(now);
     }
 

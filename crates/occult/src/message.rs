@@ -1,5 +1,7 @@
 //! Messages between the clients of transactions, homes and replicas.
 
+use std::convert::Infallible;
+
 use serde::{Deserialize, Serialize};
 use solera_data::{Effect, Key, Op, OpError, Outcome, State};
 use solera_machine::{Address, RarePath};
@@ -7,7 +9,7 @@ use solera_time::SiteId;
 
 use crate::command::{Command, Response};
 use crate::passed::Passing;
-use crate::shard::{ShardId, Stamp};
+use crate::shard::{Move, ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
 /// The process that runs a client's transactions: a worker, and the number of its start.
@@ -82,6 +84,8 @@ pub struct ReadAnswer {
     pub dependencies: CausalTimestamp,
     /// The shardstamp: the copy shows all writes of the shard up to it, and no others.
     pub shown: Stamp,
+    /// Number of moves that the copy's worker has carried out.
+    pub epoch: u64,
 }
 
 /// A request to prepare a transaction's writes at one participant.
@@ -95,6 +99,9 @@ pub struct Prepare {
     pub writes: Vec<(Key, Effect)>,
     /// The participant whose record decides.
     pub decision_home: Address,
+    /// One of the shards that the transaction writes there. If it is taken by force, its new home
+    /// decides.
+    pub decision_shard: ShardId,
     /// Smallest number for which the client may still send a message to this home.
     pub oldest: u64,
 }
@@ -133,6 +140,9 @@ pub enum Executed {
     Locked(Key, u32),
     /// The client's timestamp is too far ahead of the home's clock. Nothing has changed.
     Ahead,
+    /// The worker is not the home of a shard, or not yet. Nothing has changed, and this attempt
+    /// will change nothing.
+    Moved,
 }
 
 /// A group of writes that a home shows in one step: all writes of a shard with one stamp.
@@ -144,11 +154,76 @@ pub struct Entry {
     pub stamp: Stamp,
     /// Keys and effects, and the timestamp of the versions that they make.
     pub writes: Vec<(Key, Effect, CausalTimestamp)>,
+    /// Transactions of several homes that this home has decided to commit with these writes.
+    pub decided: Vec<(TransactionId, Box<Commit>)>,
+    /// A part of the data of a shard that this home has taken over; the entry has no writes.
+    pub takeover: Option<Box<Takeover>>,
+}
+
+/// A part of the data of a shard, as its new home has taken it over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Takeover {
+    /// Number of the move.
+    pub number: u64,
+    /// The former home.
+    pub from: SiteId,
+    /// The greatest stamp of the former home's writes that are not lost.
+    pub last: Stamp,
+    /// Whether later writes are lost, and copies must drop them. Only in the first part.
+    pub drops: bool,
+    /// Versions of keys.
+    pub copies: Vec<Copied>,
+    /// Whether this is the last part.
+    pub done: bool,
+}
+
+/// The agreed homes of shards, as workers exchange them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// Number of sites with which the cluster began.
+    pub founders: u8,
+    /// All moves, in order.
+    pub moves: Vec<Move>,
+    /// For shards that have moved: the former home, and the greatest stamp of its writes that are
+    /// not lost.
+    pub lasts: Vec<(ShardId, SiteId, Stamp)>,
+}
+
+/// A request of a shard's new home to a copy of the shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HandoverRequest {
+    /// The shard.
+    pub shard: ShardId,
+    /// Number of the move.
+    pub number: u64,
+    /// The last key of the previous group.
+    pub after: Option<Key>,
+}
+
+/// A group of a shard's versions for its new home.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Handover {
+    /// The shard.
+    pub shard: ShardId,
+    /// Number of the move.
+    pub number: u64,
+    /// The last key of the previous group, as the request named it.
+    pub after: Option<Key>,
+    /// The copy shows all writes of the former home up to this stamp, and has none above it.
+    pub last: Stamp,
+    /// The versions.
+    pub copies: Vec<Copied>,
+    /// Decisions that came with the shard's writes.
+    pub decided: Vec<(TransactionId, Box<Commit>)>,
+    /// Whether these are the last versions.
+    pub done: bool,
 }
 
 /// A part of the stream from a home's worker to a replica's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
+    /// Number of moves that the home has carried out.
+    pub epoch: u64,
     /// Start of the home's process. Positions of another start have no meaning in this one.
     pub start: u64,
     /// Position in the stream before these entries.
@@ -196,6 +271,8 @@ pub struct Stored {
     pub through: Stamp,
     /// See [`StoredAt::unread`].
     pub unread: Stamp,
+    /// Number of moves that the replica's worker has carried out.
+    pub epoch: u64,
     /// Whether the replica lacks entries, and requests them. It receives copies if the home does not
     /// have these entries any more.
     pub asks: bool,
@@ -222,6 +299,10 @@ pub struct Copies {
     pub after: Option<Key>,
     /// The versions.
     pub copies: Vec<Copied>,
+    /// Number of moves that the home has carried out.
+    pub epoch: u64,
+    /// In the last group: shards that the home has taken over, and the number of each move.
+    pub taken: Vec<(ShardId, u64)>,
     /// Whether these are the last ones.
     pub last: bool,
 }
@@ -240,9 +321,33 @@ pub struct Copied {
 }
 
 /// Input of an [`Occult`](crate::Occult).
-pub type Input = solera_machine::Input<Message, Command>;
+pub type Input = solera_machine::Input<Message, Command, Infallible, Answer>;
 /// Output of an [`Occult`](crate::Occult).
-pub type Output = solera_machine::Output<Message, Response, Event>;
+pub type Output = solera_machine::Output<Message, Response, Event, Infallible, Question>;
+
+/// A question to UniStore.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Question {
+    /// Is this the move with this number? A strong transaction stores it, unless another move has
+    /// the number.
+    Propose {
+        /// The number.
+        number: u64,
+        /// The move.
+        next: Move,
+    },
+}
+
+/// The answer to a [`Question`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The sites have agreed on the move.
+    Agreed,
+    /// Another move has the number.
+    Other(Move),
+    /// The sites have not agreed, for this reason.
+    Failed(String),
+}
 
 /// Events for checks and statistics.
 #[derive(Clone, Debug, PartialEq)]
@@ -298,7 +403,20 @@ pub enum Message {
     CopyRequest(CopyRequest),
     /// Home to replica: the copies.
     Copies(Copies),
-    /// Worker to another one of its site: what it knows about the stamps of each site's homes, and
-    /// whether clients use it.
-    Passed(Vec<Passing>, bool),
+    /// Worker to another one of its site: what it knows about the stamps of each site's homes after
+    /// this number of moves, and whether clients use it.
+    Passed(Vec<Passing>, u64, bool),
+    /// Home to client: the worker is not the home of a written shard, so it prepares nothing.
+    Moved(TransactionId),
+    /// Any worker to any other one: the agreed homes.
+    Table(Box<Table>),
+    /// Any worker to any other one: requests the agreed homes.
+    TableRequest,
+    /// New home to a copy: requests the data of a shard.
+    HandoverRequest(HandoverRequest),
+    /// Copy to new home: the data.
+    Handover(Handover),
+    /// Participant to the new home of a shard whose former home was the decision home: requests the
+    /// decision.
+    ResolveLost(TransactionId, ShardId),
 }

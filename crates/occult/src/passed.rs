@@ -90,10 +90,15 @@ impl Passed {
         *known = stamp.max(*known);
     }
 
-    /// Forgets all reports, because other sites store the data now. What is over stays over: a site
+    /// Forgets the reports, because other sites store the data now. What is over stays over: a site
     /// that joins takes copies which are newer.
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear_reports(&mut self) {
         self.of_workers.clear();
+    }
+
+    /// Forgets everything, because homes have other shards now.
+    pub(crate) fn clear(&mut self) {
+        *self = Passed::default();
     }
 
     /// Removes from a timestamp what needs no dependencies any more.
@@ -102,15 +107,14 @@ impl Passed {
             return;
         }
         let of = |site: SiteId| self.over.get(&site).copied().unwrap_or_default();
+        let least = || homes.sites().map(of).min().unwrap_or_default();
         timestamp.forget(
-            |shard| match homes.former(shard) {
-                [] => of(homes.home(shard)),
-                // Stamps of a former home cannot be compared to those of the present one.
-                _ => Stamp::ZERO,
-            },
+            // A new home assigns stamps above those of the former one that are not lost.
+            |shard| of(homes.home(shard)),
             |site| match site {
-                Some(site) => of(site),
-                None => homes.sites().map(of).min().unwrap_or_default(),
+                Some(site) if homes.epoch() == 0 => of(site),
+                // Some of the site's shards may have other homes now.
+                Some(_) | None => least(),
             },
         );
     }

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use solera_data::{Effect, Key};
 use solera_machine::{Address, DecodeError, Protocol};
 
-use crate::message::{Batch, Copied, Copies, Decision, Executed, TransactionId};
+use crate::message::{
+    Batch, Commit, Copied, Copies, Decision, Executed, Handover, Table, TransactionId,
+};
 use crate::protocol::PROTOCOL;
 use crate::shard::{ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
@@ -26,6 +28,8 @@ pub enum Record {
         overwritten: CausalTimestamp,
         /// The participant whose record decides.
         decision_home: Address,
+        /// One of the shards that it writes there.
+        decision_shard: ShardId,
     },
     /// A participant has learned the decision.
     Ended(TransactionId, Decision),
@@ -50,6 +54,19 @@ pub enum Record {
     Copies(Address, Copies),
     /// A process of the worker has started, with this incarnation.
     Started(u64),
+    /// The worker has learned of agreed moves of homes.
+    Table(Box<Table>),
+    /// A new home has received a part of a shard's data.
+    Handover(Handover),
+    /// A new home has all data of a shard.
+    Took {
+        /// The shard.
+        shard: ShardId,
+        /// Number of the move.
+        number: u64,
+        /// The greatest stamp of the former home's writes that are not lost.
+        last: Stamp,
+    },
 }
 
 /// A part of a checkpoint. Values come first, then everything else in one part.
@@ -75,6 +92,12 @@ pub struct Rest {
     /// For each home's stream: its start, the replica's position in it, and whether the replica has
     /// once had everything.
     pub positions: Vec<(Address, u64, u64, bool)>,
+    /// The agreed homes.
+    pub table: Table,
+    /// Shards that have moved, and the number of the last move after which their data is complete.
+    pub taken: Vec<(ShardId, u64)>,
+    /// Decisions that came with writes of other homes.
+    pub decided: Vec<(ShardId, TransactionId, Box<Commit>)>,
 }
 
 impl Record {

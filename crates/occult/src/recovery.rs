@@ -66,6 +66,9 @@ impl Occult {
             Record::Copies(from, copies) => {
                 self.replica.take_copies(&self.config, &mut self.store, from, copies);
             }
+            Record::Table(table) => self.apply_table(now, &table),
+            Record::Handover(handover) => self.apply_handover(&handover),
+            Record::Took { shard, number, last } => self.took(now, shard, number, last),
             record => self.with_home(now, |home, context| home.recover(context, record)),
         }
         // What this step sent was sent before the restart, or its sender repeats it.
@@ -82,6 +85,7 @@ impl Occult {
         let now = Now { monotonic: Monotonic(0), physical: Physical(0) };
         self.members = members.clone();
         self.find_targets();
+        self.resume_arrivals();
         self.restart_as(self.config.incarnation);
         self.with_home(now, |home, context| home.recovered(context));
         self.start();

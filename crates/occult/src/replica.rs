@@ -3,7 +3,7 @@
 
 mod streams;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use solera_data::Key;
@@ -12,11 +12,13 @@ use solera_time::{Monotonic, SiteId};
 
 use self::streams::Stream;
 use crate::config::{Config, Rule, StaleReads};
-use crate::message::{Batch, Copies, CopyRequest, Message, Read, ReadAnswer, StoredAt};
+use crate::message::{
+    Batch, Commit, Copies, CopyRequest, Message, Read, ReadAnswer, StoredAt, TransactionId,
+};
 use crate::outbox::Outbox;
 use crate::passed::Passed;
 use crate::record::Record;
-use crate::shard::{ShardId, Stamp};
+use crate::shard::{Homes, ShardId, Stamp};
 use crate::store::Store;
 
 /// Interval at which a replica without new entries reports its progress to the home.
@@ -36,6 +38,22 @@ struct ParkedRead {
 pub(crate) struct Replica {
     streams: BTreeMap<Address, Stream>,
     parked: Vec<ParkedRead>,
+    /// Decisions that came with writes of homes, the latest last: a new home needs them if it takes
+    /// the shard by force.
+    decided: VecDeque<(ShardId, TransactionId, Box<Commit>)>,
+}
+
+/// Number of decisions that a replica keeps. Participants ask for a decision within seconds.
+const KEPT_DECISIONS: usize = 4_096;
+
+fn note_decided(decided: &mut VecDeque<(ShardId, TransactionId, Box<Commit>)>, batch: &Batch) {
+    for entry in &batch.entries {
+        let here = entry.decided.iter().map(|(tid, commit)| (entry.shard, *tid, commit.clone()));
+        decided.extend(here);
+    }
+    while decided.len() > KEPT_DECISIONS {
+        decided.pop_front();
+    }
 }
 
 /// What a replica needs besides its own state.
@@ -45,9 +63,17 @@ pub(crate) struct Context<'a> {
     pub(crate) out: &'a mut Outbox,
     pub(crate) now: Monotonic,
     pub(crate) passed: &'a Passed,
+    pub(crate) homes: &'a Homes,
 }
 
 impl Context<'_> {
+    /// Returns whether this worker has all data that a home has taken over from others.
+    fn has_taken_all(&self, home: Address) -> bool {
+        let theirs = self.homes.moved().filter(|shard| self.homes.home(*shard) == home.site);
+        let mut theirs = theirs.filter(|shard| self.config.owner(home.site, *shard) == home);
+        theirs.all(|shard| !self.config.is_mine(shard) || self.store.is_current(shard, self.homes))
+    }
+
     /// Returns what this site has confirmed about the homes of a site.
     fn unread(&self, site: SiteId) -> Stamp {
         let workers = self.config.topology.workers[self.config.address.site.index()];
@@ -57,7 +83,21 @@ impl Context<'_> {
 
 impl Replica {
     /// Returns the shardstamp of a copy here: it shows all writes of the shard up to this stamp.
-    pub(crate) fn shown(&self, home: Address, shard: ShardId) -> Stamp {
+    pub(crate) fn shown(
+        &self,
+        home: Address,
+        shard: ShardId,
+        (store, homes): (&Store, &Homes),
+    ) -> Stamp {
+        match store.is_current(shard, homes) {
+            true => self.shown_by(home, shard),
+            // The data that the new home has taken over has not arrived here.
+            false => Stamp::ZERO,
+        }
+    }
+
+    /// Returns the shardstamp that a home's stream alone gives.
+    pub(crate) fn shown_by(&self, home: Address, shard: ShardId) -> Stamp {
         self.streams.get(&home).map_or(Stamp::ZERO, |stream| stream.shown(shard))
     }
 
@@ -69,6 +109,11 @@ impl Replica {
     /// Returns whether these homes' streams have filled the replica.
     pub(crate) fn is_filled(&self, mut homes: impl Iterator<Item = Address>) -> bool {
         homes.all(|home| self.streams.get(&home).is_some_and(|stream| stream.is_filled()))
+    }
+
+    /// Forgets what homes have reported about their shards, because they have other shards now.
+    pub(crate) fn forget_progress(&mut self) {
+        self.streams.values_mut().for_each(Stream::forget_stored);
     }
 
     /// Returns the number of reads that wait here.
@@ -85,7 +130,7 @@ impl Replica {
         read: Read,
     ) {
         let shard = context.config.shard_of(&read.key);
-        if self.shown(home, shard) < read.at_least
+        if self.shown(home, shard, (context.store, context.homes)) < read.at_least
             && read.waits
             && let StaleReads::Wait(wait) = context.config.timing.stale
         {
@@ -98,10 +143,11 @@ impl Replica {
 
     fn answer(&self, context: &mut Context<'_>, (from, home): (Address, Address), read: &Read) {
         let shard = context.config.shard_of(&read.key);
-        let shown = self.shown(home, shard);
+        let shown = self.shown(home, shard, (context.store, context.homes));
         let (result, dependencies) =
             context.store.read(shard, &read.key, &read.op, read.own.as_ref());
-        let answer = ReadAnswer { number: read.number, result, dependencies, shown };
+        let epoch = context.homes.epoch();
+        let answer = ReadAnswer { number: read.number, result, dependencies, shown, epoch };
         context.out.send(from, Message::ReadAnswer(answer));
     }
 
@@ -122,8 +168,8 @@ impl Replica {
         }
         for parked in std::mem::take(&mut self.parked) {
             let shard = context.config.shard_of(&parked.read.key);
-            let is_due = self.shown(parked.home, shard) >= parked.read.at_least
-                || context.now >= parked.until;
+            let shown = self.shown(parked.home, shard, (context.store, context.homes));
+            let is_due = shown >= parked.read.at_least || context.now >= parked.until;
             match is_due {
                 true => self.answer(context, (parked.from, parked.home), &parked.read),
                 false => self.parked.push(parked),
@@ -132,7 +178,13 @@ impl Replica {
     }
 
     /// Applies a part of a home's stream, or requests the missing part before it.
-    pub(crate) fn on_batch(&mut self, context: &mut Context<'_>, from: Address, batch: Batch) {
+    pub(crate) fn on_batch(&mut self, context: &mut Context<'_>, from: Address, mut batch: Batch) {
+        // A former home's last writes come with what the new home has taken over.
+        batch.entries.retain(|entry| context.homes.home(entry.shard) == from.site);
+        if batch.epoch < context.homes.epoch() {
+            // What the home reports is not about the shards that it has now.
+            batch.progress = None;
+        }
         let in_order = context.config.has(Rule::InOrder);
         let stream = self.streams.entry(from).or_default();
         if stream.begins_with(&batch) {
@@ -146,6 +198,9 @@ impl Replica {
             context.out.record(Record::Batch(from, batch.clone()));
         }
         let has_entries = batch.end > stream.position;
+        if has_entries {
+            note_decided(&mut self.decided, &batch);
+        }
         stream.apply(context.store, batch);
         if has_entries || stream.reported.is_none_or(|at| context.now.since(at) >= REPORT) {
             stream.report(context, from, false);
@@ -155,6 +210,7 @@ impl Replica {
 
     /// Applies a batch again, from the journal.
     pub(crate) fn recover_batch(&mut self, store: &mut Store, from: Address, batch: Batch) {
+        note_decided(&mut self.decided, &batch);
         let stream = self.streams.entry(from).or_default();
         stream.start = batch.start;
         stream.apply(store, batch);
@@ -189,12 +245,28 @@ impl Replica {
     ) -> Option<Key> {
         let last_key = copies.copies.last().map(|copied| copied.key.clone());
         let (is_last, position, start) = (copies.last, copies.position, copies.start);
+        for (shard, number) in &copies.taken {
+            store.note_taken(*shard, *number);
+        }
         for copied in copies.copies {
             store.copy(config.shard_of(&copied.key), copied);
         }
         let stream = self.streams.entry(from).or_default();
         stream.take_group(start, position, copies.after.is_none(), is_last, last_key.clone());
         if is_last { None } else { last_key }
+    }
+
+    /// Returns the decisions that came with writes of homes.
+    pub(crate) fn decided(&self) -> impl Iterator<Item = &(ShardId, TransactionId, Box<Commit>)> {
+        self.decided.iter()
+    }
+
+    /// Adds decisions that another copy has received.
+    pub(crate) fn add_decided(
+        &mut self,
+        decided: impl IntoIterator<Item = (ShardId, TransactionId, Box<Commit>)>,
+    ) {
+        self.decided.extend(decided);
     }
 
     /// Returns each stream's position, for a checkpoint.

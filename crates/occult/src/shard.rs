@@ -41,26 +41,88 @@ impl Stamp {
     }
 }
 
+/// An agreed change of homes. Moves are numbered from 1, and every worker carries them out in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Move {
+    /// First and last shard of each range that moves.
+    pub shards: Vec<(ShardId, ShardId)>,
+    /// The new homes, by turns.
+    pub to: Vec<SiteId>,
+    /// Whether the new homes take over without the former ones, whose last writes are then lost.
+    pub forced: bool,
+}
+
+impl Move {
+    /// Returns the shards that move, and the new home of each.
+    pub fn destinations(&self) -> impl Iterator<Item = (ShardId, SiteId)> + '_ {
+        let shards = self.shards.iter().flat_map(|(first, last)| (first.0..=last.0).map(ShardId));
+        shards.filter_map(|shard| {
+            let turn = usize::from(shard.0) % self.to.len().max(1);
+            Some((shard, *self.to.get(turn)?))
+        })
+    }
+
+    /// Returns whether its shards and sites exist.
+    pub(crate) fn is_within(&self, shards: u16, sites: usize) -> bool {
+        let is_range = |(first, last): &(ShardId, ShardId)| first <= last && last.0 < shards;
+        !self.to.is_empty()
+            && self.shards.iter().all(is_range)
+            && self.to.iter().all(|site| site.index() < sites)
+    }
+}
+
+/// A change of a shard's home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HomeChange {
+    /// Number of the move.
+    pub(crate) number: u64,
+    pub(crate) from: SiteId,
+    pub(crate) to: SiteId,
+    pub(crate) forced: bool,
+}
+
+/// A former home of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormerHome {
+    /// The site.
+    pub site: SiteId,
+    /// The greatest stamp of the shard's writes there that are not lost; `None` while unknown.
+    pub last: Option<Stamp>,
+    /// Whether later writes may have been lost.
+    pub forced: bool,
+}
+
 /// The present and former homes of each shard.
 ///
 /// A timestamp of the scheme per site keeps a shard's stamp in the group of the site that was the
 /// shard's home when the stamp was assigned. The former homes are therefore needed to find the
 /// stamp again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Homes {
     now: Vec<SiteId>,
     /// The sites that are the home of some shard, in order.
     sites: Vec<SiteId>,
-    /// For a shard that has moved: its former homes, and the greatest stamp that each may have
-    /// assigned.
-    former: BTreeMap<ShardId, Vec<(SiteId, Stamp)>>,
+    /// Number of moves that are carried out.
+    epoch: u64,
+    /// For each shard that has moved: all changes, in order.
+    changes: BTreeMap<ShardId, Vec<HomeChange>>,
+    former: BTreeMap<ShardId, Vec<FormerHome>>,
+    /// For each site from which shards were taken by force: a stamp up to which nothing is lost.
+    safe: BTreeMap<SiteId, Stamp>,
 }
 
 impl Homes {
     /// Creates the homes of shards that have never moved. `home` returns the home of each.
     pub fn new(shards: u16, home: impl Fn(ShardId) -> SiteId) -> Homes {
         let now = ShardId::all(shards).map(home).collect();
-        let mut homes = Homes { now, sites: Vec::new(), former: BTreeMap::new() };
+        let mut homes = Homes {
+            now,
+            sites: Vec::new(),
+            epoch: 0,
+            changes: BTreeMap::new(),
+            former: BTreeMap::new(),
+            safe: BTreeMap::new(),
+        };
         homes.find_sites();
         homes
     }
@@ -85,23 +147,74 @@ impl Homes {
         self.now[usize::from(shard.0)]
     }
 
-    /// Returns the former homes of a shard, and the greatest stamp that each may have assigned.
-    pub(crate) fn former(&self, shard: ShardId) -> &[(SiteId, Stamp)] {
+    /// Returns the number of moves that are carried out.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Returns the number of the move that made the present home one; 0 for the first home.
+    pub fn moved_by(&self, shard: ShardId) -> u64 {
+        self.changes(shard).last().map_or(0, |change| change.number)
+    }
+
+    /// Returns the shards that have moved.
+    pub(crate) fn moved(&self) -> impl Iterator<Item = ShardId> + '_ {
+        self.changes.keys().copied()
+    }
+
+    /// Returns all changes of a shard's home, in order.
+    pub(crate) fn changes(&self, shard: ShardId) -> &[HomeChange] {
+        if self.changes.is_empty() {
+            return &[];
+        }
+        self.changes.get(&shard).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the former homes of a shard.
+    pub(crate) fn former(&self, shard: ShardId) -> &[FormerHome] {
         if self.former.is_empty() {
             return &[];
         }
         self.former.get(&shard).map_or(&[], Vec::as_slice)
     }
 
-    /// Records that a shard has moved to another home. The former home assigned no stamp above
-    /// `last` to the shard.
-    pub fn moved(&mut self, shard: ShardId, to: SiteId, last: Stamp) {
-        let from = std::mem::replace(&mut self.now[usize::from(shard.0)], to);
-        let former = self.former.entry(shard).or_default();
-        match former.iter_mut().find(|(site, _)| *site == from) {
-            Some((_, greatest)) => *greatest = last.max(*greatest),
-            None => former.push((from, last)),
+    /// Carries out the next move. Returns the shards whose home has changed, and each one's former
+    /// home.
+    pub fn carry_out(&mut self, next: &Move) -> Vec<(ShardId, SiteId)> {
+        self.epoch += 1;
+        let mut changed = Vec::new();
+        for (shard, to) in next.destinations() {
+            let from = std::mem::replace(&mut self.now[usize::from(shard.0)], to);
+            if from == to {
+                continue;
+            }
+            let change = HomeChange { number: self.epoch, from, to, forced: next.forced };
+            self.changes.entry(shard).or_default().push(change);
+            let former = self.former.entry(shard).or_default();
+            former.retain(|known| known.site != from);
+            former.push(FormerHome { site: from, last: None, forced: next.forced });
+            changed.push((shard, from));
         }
         self.find_sites();
+        changed
+    }
+
+    /// Notes the greatest stamp of a shard's writes that its new home has taken over from the
+    /// former one.
+    pub fn note_last(&mut self, shard: ShardId, from: SiteId, last: Stamp) {
+        let former = self.former.get_mut(&shard).into_iter().flatten();
+        for known in former.filter(|known| known.site == from) {
+            known.last = Some(last);
+            if known.forced {
+                let safe = self.safe.entry(from).or_insert(last);
+                *safe = last.min(*safe);
+            }
+        }
+    }
+
+    /// Returns the stamp of a site's homes up to which no write is lost; `None` if no home of the
+    /// site was taken by force.
+    pub(crate) fn safe(&self, site: SiteId) -> Option<Stamp> {
+        self.safe.get(&site).copied()
     }
 }

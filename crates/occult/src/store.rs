@@ -5,8 +5,8 @@ use std::ops::Bound;
 
 use solera_data::{Effect, Key, Op, OpError, Outcome, State, View, execute};
 
-use crate::message::{Copied, Entry};
-use crate::shard::{ShardId, Stamp};
+use crate::message::{Copied, Entry, Takeover};
+use crate::shard::{Homes, ShardId, Stamp};
 use crate::timestamp::{CausalTimestamp, Scheme};
 use crate::version::{Dependencies, Version};
 
@@ -40,6 +40,8 @@ pub(crate) struct Store {
     keys: usize,
     /// Approximate size of the versions in bytes: now, and its maximum since the last query.
     held: (usize, usize),
+    /// For shards that have moved: the number of the last move after which the data here is complete.
+    taken: BTreeMap<ShardId, u64>,
     /// Where the removal of old timestamps continues.
     sweep_after: Option<(ShardId, Key)>,
 }
@@ -56,6 +58,7 @@ impl Store {
             queue: BTreeMap::new(),
             keys: 0,
             held: (0, 0),
+            taken: BTreeMap::new(),
             sweep_after: None,
         }
     }
@@ -193,7 +196,7 @@ impl Store {
         }
         for (stamp, keys) in due {
             let writes = keys.into_iter().map(|key| self.take_hidden(key)).collect();
-            let entry = Entry { shard, stamp, writes };
+            let entry = Entry { shard, stamp, writes, decided: Vec::new(), takeover: None };
             self.apply(&entry);
             entries.push(entry);
         }
@@ -209,8 +212,76 @@ impl Store {
         (key, first.effect, first.dependencies.timestamp(self.scheme))
     }
 
+    /// Returns whether the data of a shard here is complete after the shard's last move.
+    pub(crate) fn is_current(&self, shard: ShardId, homes: &Homes) -> bool {
+        let moved = homes.moved_by(shard);
+        moved == 0 || self.taken_by(shard) >= moved
+    }
+
+    /// Returns the number of the last move after which the data of a shard here is complete.
+    pub(crate) fn taken_by(&self, shard: ShardId) -> u64 {
+        self.taken.get(&shard).copied().unwrap_or_default()
+    }
+
+    /// Returns the shards whose data was taken over, and the number of each move.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = (ShardId, u64)> + '_ {
+        self.taken.iter().map(|(shard, number)| (*shard, *number))
+    }
+
+    /// Notes that the data of a shard is complete after a move.
+    pub(crate) fn note_taken(&mut self, shard: ShardId, number: u64) {
+        let known = self.taken.entry(shard).or_default();
+        *known = number.max(*known);
+    }
+
+    /// Returns whether writes of the shard are hidden.
+    pub(crate) fn hides(&self, shard: ShardId) -> bool {
+        self.queue.contains_key(&shard)
+    }
+
+    /// Returns the greatest stamp of a shard's versions.
+    pub(crate) fn greatest(&self, shard: ShardId) -> Stamp {
+        let versions = self.shards.get(&shard).into_iter().flat_map(BTreeMap::values);
+        versions.map(|version| version.stamp).max().unwrap_or_default()
+    }
+
+    /// Drops the versions of a shard above a stamp, because they were lost with a former home.
+    pub(crate) fn drop_above(&mut self, shard: ShardId, last: Stamp) {
+        let Some(versions) = self.shards.get_mut(&shard) else { return };
+        let (mut bytes, mut keys) = (0, 0);
+        versions.retain(|key, version| {
+            let stays = version.stamp <= last;
+            if !stays {
+                bytes += version.bytes() + key.len() + KEY_BYTES;
+                keys += usize::from(!version.state.is_empty());
+            }
+            stays
+        });
+        self.held.0 -= bytes;
+        self.keys -= keys;
+    }
+
+    /// Takes a part of the data that a shard's new home has taken over.
+    fn take_over(&mut self, shard: ShardId, takeover: &Takeover) {
+        if self.taken.get(&shard).is_some_and(|taken| *taken >= takeover.number) {
+            return;
+        }
+        if takeover.drops {
+            self.drop_above(shard, takeover.last);
+        }
+        for copied in &takeover.copies {
+            self.copy(shard, copied.clone());
+        }
+        if takeover.done {
+            self.note_taken(shard, takeover.number);
+        }
+    }
+
     /// Applies a group of writes. Writes that have been applied before have no effect.
     pub(crate) fn apply(&mut self, entry: &Entry) {
+        if let Some(takeover) = &entry.takeover {
+            self.take_over(entry.shard, takeover);
+        }
         for (key, effect, dependencies) in &entry.writes {
             let known = self.version(entry.shard, key).map_or(Stamp::ZERO, |known| known.stamp);
             if known < entry.stamp {

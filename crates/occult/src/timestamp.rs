@@ -117,8 +117,10 @@ impl CausalTimestamp {
                 let home = catch_all(homes.home(shard));
                 // A former home assigned no stamp of this shard above `last`, although it may have
                 // assigned greater stamps to other shards since.
-                let former = homes.former(shard).iter();
-                let former = former.filter_map(|(site, last)| Some(catch_all(*site)?.min(*last)));
+                let former = homes.former(shard).iter().filter_map(|former| {
+                    let catch_all = catch_all(former.site)?;
+                    Some(former.last.map_or(catch_all, |last| catch_all.min(last)))
+                });
                 own.into_iter().chain(home).chain(former).max().unwrap_or_default()
             }
         }
@@ -198,6 +200,24 @@ impl CausalTimestamp {
                 }
             }
         }
+    }
+
+    /// Returns whether the owner may depend on a write that was lost when a home was taken by force.
+    /// Only the scheme per site knows the home that assigned a stamp.
+    pub fn has_lost(&self, homes: &Homes) -> bool {
+        let Entries::Recent(groups) = &self.entries else { return false };
+        groups.iter().any(|(site, recent)| {
+            let Some(safe) = site.and_then(|site| homes.safe(site)) else { return false };
+            let was_there = |shard: ShardId| {
+                homes.former(shard).iter().find(|former| Some(former.site) == *site)
+            };
+            let lost_entry = |(stamp, shard): &(Stamp, ShardId)| {
+                was_there(*shard).is_some_and(|former| {
+                    former.forced && former.last.is_some_and(|last| *stamp > last)
+                })
+            };
+            recent.catch_all() > safe || recent.explicit().iter().any(lost_entry)
+        })
     }
 
     /// Removes entries that cannot cause a stale read any more: those of shards whose replicas have

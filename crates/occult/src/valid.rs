@@ -6,8 +6,8 @@ use solera_time::SiteId;
 
 use crate::config::Config;
 use crate::message::{
-    Batch, ClientId, Commit, Copied, Decision, Entry, Execute, Executed, Message, Prepare,
-    Progress, StoredAt, TransactionId,
+    Batch, ClientId, Commit, Copied, Decision, Entry, Execute, Executed, Handover, Message,
+    Prepare, Progress, StoredAt, Table, Takeover, TransactionId,
 };
 use crate::passed::Passing;
 use crate::protocol::PROTOCOL;
@@ -56,7 +56,38 @@ impl Config {
         let is_write = |(key, _, dependencies): &(Key, Effect, CausalTimestamp)| {
             self.shard_of(key) == entry.shard && self.is_timestamp(dependencies)
         };
-        self.is_mine(entry.shard) && is_stamp(entry.stamp) && entry.writes.iter().all(is_write)
+        let is_takeover = |takeover: &Takeover| {
+            entry.writes.is_empty()
+                && takeover.from.index() < self.topology.sites()
+                && is_stamp(takeover.last)
+                && takeover.copies.iter().all(|copied| {
+                    self.is_copied(copied) && self.shard_of(&copied.key) == entry.shard
+                })
+        };
+        self.is_mine(entry.shard)
+            && is_stamp(entry.stamp)
+            && entry.writes.iter().all(is_write)
+            && entry.decided.iter().all(|(_, commit)| self.is_commit(commit))
+            && entry.takeover.iter().all(|takeover| is_takeover(takeover))
+    }
+
+    fn is_table(&self, table: &Table) -> bool {
+        let sites = self.topology.sites();
+        let is_last = |(shard, from, last): &(ShardId, SiteId, Stamp)| {
+            shard.0 < self.shards && from.index() < sites && is_stamp(*last)
+        };
+        (1..=sites).contains(&usize::from(table.founders))
+            && table.moves.iter().all(|next| next.is_within(self.shards, sites))
+            && table.lasts.iter().all(is_last)
+    }
+
+    fn is_handover(&self, handover: &Handover) -> bool {
+        self.is_mine(handover.shard)
+            && is_stamp(handover.last)
+            && handover.decided.iter().all(|(_, commit)| self.is_commit(commit))
+            && handover.copies.iter().all(|copied| {
+                self.is_copied(copied) && self.shard_of(&copied.key) == handover.shard
+            })
     }
 
     fn is_progress(&self, progress: &Progress) -> bool {
@@ -105,7 +136,7 @@ impl Config {
         match executed {
             Executed::Committed(_, timestamp) => self.is_timestamp(timestamp),
             Executed::Conflict(shard) => shard.0 < self.shards,
-            Executed::Failed(..) | Executed::Locked(..) | Executed::Ahead => true,
+            Executed::Failed(..) | Executed::Locked(..) | Executed::Ahead | Executed::Moved => true,
         }
     }
 }
@@ -163,7 +194,7 @@ impl Message {
                 copies.position <= MAX_POSITION
                     && copies.copies.iter().all(|copied| config.is_copied(copied))
             }
-            Message::Passed(report, _) => {
+            Message::Passed(report, ..) => {
                 let is_one = |it: &Passing| {
                     it.site.index() < config.topology.sites()
                         && is_stamp(it.shown)
@@ -178,7 +209,13 @@ impl Message {
             | Message::Query(_)
             | Message::Resolve(_)
             | Message::Oldest(..)
+            | Message::Moved(_)
+            | Message::TableRequest
             | Message::Wanted => true,
+            Message::Table(table) => config.is_table(table),
+            Message::HandoverRequest(request) => config.is_mine(request.shard),
+            Message::Handover(handover) => config.is_handover(handover),
+            Message::ResolveLost(_, shard) => config.is_mine(*shard),
         }
     }
 
@@ -195,6 +232,8 @@ impl Message {
             | Message::Applied(tid)
             | Message::Query(tid)
             | Message::Resolve(tid)
+            | Message::ResolveLost(tid, _)
+            | Message::Moved(tid)
             | Message::Executed(tid, _) => Some(*tid),
             _ => None,
         }
@@ -224,6 +263,12 @@ impl Message {
             Message::CopyRequest(_) => "occult CopyRequest",
             Message::Copies(_) => "occult Copies",
             Message::Passed(..) => "occult Passed",
+            Message::Moved(_) => "occult Moved",
+            Message::Table(_) => "occult Table",
+            Message::TableRequest => "occult TableRequest",
+            Message::HandoverRequest(_) => "occult HandoverRequest",
+            Message::Handover(_) => "occult Handover",
+            Message::ResolveLost(..) => "occult ResolveLost",
         }
     }
 }
@@ -251,6 +296,8 @@ impl OfProtocol for Message {
             | Message::Stored(_)
             | Message::Wanted
             | Message::CopyRequest(_)
+            | Message::HandoverRequest(_)
+            | Message::Handover(_)
             | Message::Copies(_) => from.site != to.site,
             Message::Passed(..) => from.site == to.site,
             _ => true,
@@ -286,6 +333,9 @@ impl Record {
             Record::Copies(_, copies) => {
                 copies.copies.iter().all(|copied| config.is_copied(copied))
             }
+            Record::Table(table) => config.is_table(table),
+            Record::Handover(handover) => config.is_handover(handover),
+            Record::Took { shard, last, .. } => config.is_mine(*shard) && is_stamp(*last),
             Record::Applied(..) | Record::Started(_) => true,
         }
     }
@@ -297,7 +347,7 @@ impl Part {
         match self {
             Part::Values(values) => values.iter().all(|copied| config.is_copied(copied)),
             Part::Rest(rest) => {
-                let Rest { ceiling, records, hidden, positions, .. } = &**rest;
+                let Rest { ceiling, records, hidden, positions, table, taken, .. } = &**rest;
                 is_stamp(*ceiling)
                     && records.iter().all(|record| record.is_within(config))
                     && hidden.iter().all(|(shard, stamp, key, _, dependencies)| {
@@ -306,6 +356,8 @@ impl Part {
                             && is_stamp(*stamp)
                             && config.is_timestamp(dependencies)
                     })
+                    && config.is_table(table)
+                    && taken.iter().all(|(shard, _)| config.is_mine(*shard))
                     && positions.iter().all(|(home, ..)| config.topology.has(*home))
             }
         }

@@ -7,7 +7,7 @@ use solera_machine::{Address, Machine, Now, Topology};
 use solera_membership::Members;
 use solera_occult::{
     CausalTimestamp, ClientId, Commit, Config, Decision, Execute, Executed, Input, Message, Occult,
-    Output, Prepare, Read, Scheme, Stamp, TransactionId,
+    Output, Prepare, Read, Scheme, ShardId, Stamp, TransactionId,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -53,6 +53,7 @@ impl Home {
             above: Stamp::ZERO,
             writes: vec![(key(), assign(value))],
             decision_home: OTHER,
+            decision_shard: ShardId(1),
             oldest: 0,
         };
         match self.give(Message::Prepare(prepare)).as_slice() {
@@ -116,6 +117,7 @@ fn a_prepare_that_arrives_again_changes_nothing() {
         above: Stamp::ZERO,
         writes: vec![(Key::from("other"), assign("x"))],
         decision_home: OTHER,
+        decision_shard: ShardId(1),
         oldest: 0,
     }));
     let second = home.prepare(2, "two");
@@ -134,6 +136,7 @@ fn an_undecided_transaction_hides_later_commits_and_only_aborting_it_shows_them(
         above: Stamp::ZERO,
         writes: vec![(Key::from("other"), assign(value))],
         decision_home: OTHER,
+        decision_shard: ShardId(1),
         oldest: 0,
     };
     home.give(Message::Prepare(other("x")));
@@ -153,6 +156,7 @@ fn equal_stamps_appear_in_one_step() {
         above: Stamp::ZERO,
         writes: vec![(Key::from("other"), assign("two"))],
         decision_home: OTHER,
+        decision_shard: ShardId(1),
         oldest: 0,
     };
     home.give(Message::Prepare(other));
@@ -200,6 +204,7 @@ fn the_decision_home_refuses_a_commit_after_it_has_decided_to_abort() {
         above: Stamp::ZERO,
         writes: vec![(key(), assign("late"))],
         decision_home: ME,
+        decision_shard: ShardId(1),
         oldest: 0,
     };
     assert_eq!(home.give(Message::Prepare(prepare)), [Message::Outcome(tid(9), false)]);

@@ -16,6 +16,7 @@ fn shape(seed: u64) -> Shape {
         scheme: SCHEMES[(seed / 4 % 4) as usize],
         skew_ms: [0, 20, 2_000][(seed / 16 % 3) as usize],
         faults: !seed.is_multiple_of(5),
+        moves: seed.is_multiple_of(3),
         deletes: seed.is_multiple_of(7),
         without: None,
     }

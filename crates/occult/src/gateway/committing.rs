@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use solera_data::{Effect, Key, Op};
 use solera_machine::{Address, RequestId};
-use solera_time::Monotonic;
+use solera_time::{Monotonic, SiteId};
 
 use super::{Context, Gateway, Stage};
 use crate::client::PreparedAt;
 use crate::command::{AbortCause, ReadCounts, Response, Unknown};
 use crate::config::Rule;
 use crate::message::{Commit, Execute, Executed, Message, Prepare, TransactionId};
-use crate::shard::Stamp;
+use crate::shard::{ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
 /// A participant of a transaction that is being prepared.
@@ -33,6 +33,7 @@ pub(super) struct Preparing {
     request: RequestId,
     participants: BTreeMap<Address, Participant>,
     decision_home: Address,
+    decision_shard: ShardId,
     since: Monotonic,
 }
 
@@ -71,6 +72,10 @@ impl Gateway {
             true => transaction.validate_reads(context.homes),
             false => Ok(()),
         };
+        if transaction.moved(context.homes).is_some() {
+            let reply = Response::Aborted(AbortCause::Moved);
+            return self.end(context, number, request, reply);
+        }
         if let Err(shard) = validated {
             let cause = AbortCause::ReadSet(shard);
             return self.end(context, number, request, Response::Aborted(cause));
@@ -87,7 +92,11 @@ impl Gateway {
             });
             participant.writes.push((key.clone(), effect.clone()));
         }
-        let Some(decision_home) = participants.keys().next().copied() else {
+        let decides = participants.iter().next().map(|(home, participant)| {
+            let shard = participant.writes.first().map(|(key, _)| context.config.shard_of(key));
+            (*home, shard.unwrap_or(ShardId(0)))
+        });
+        let Some((decision_home, decision_shard)) = decides else {
             let past = Gateway::next_past(context, transaction.timestamp().clone());
             let counts = ReadCounts::default();
             let reply = Response::Committed { outcomes: Vec::new(), past, counts };
@@ -99,7 +108,8 @@ impl Gateway {
         self.begin_attempt(number);
         let to: Vec<Address> = participants.keys().copied().collect();
         let since = context.now.monotonic;
-        let stage = Stage::Preparing(Preparing { request, participants, decision_home, since });
+        let preparing = Preparing { request, participants, decision_home, decision_shard, since };
+        let stage = Stage::Preparing(preparing);
         self.wait(number, stage);
         for to in to {
             self.send_prepare(context, number, to);
@@ -117,6 +127,7 @@ impl Gateway {
             above: participant.above,
             writes: participant.writes.clone(),
             decision_home: preparing.decision_home,
+            decision_shard: preparing.decision_shard,
             oldest,
         };
         self.send_to_home(context, to, Message::Prepare(prepare));
@@ -142,6 +153,9 @@ impl Gateway {
         };
         if let Err(shard) = validated {
             return self.abort(context, number, AbortCause::OverwriteSet(shard));
+        }
+        if open.transaction.moved(context.homes).is_some() {
+            return self.abort(context, number, AbortCause::Moved);
         }
         let written: Vec<_> = open
             .transaction
@@ -326,6 +340,7 @@ impl Gateway {
         executed: Executed,
     ) {
         let timing = context.config.timing;
+        let retry_at = context.now.monotonic.after(timing.lock_retry);
         let Some((number, open)) = self.current(tid) else { return };
         let Stage::Executing(executing) = &mut open.stage else { return };
         let (request, abandoned) = (executing.request, executing.abandoned);
@@ -336,6 +351,11 @@ impl Gateway {
             }
             Executed::Failed(_, error) => Response::Failed(error),
             Executed::Ahead => Response::Ahead(executing.home.site),
+            Executed::Moved => {
+                // This attempt has changed nothing, and the next one goes to the present home.
+                executing.next = retry_at;
+                return self.execute_elsewhere(context, number);
+            }
             Executed::Conflict(shard) => Response::Aborted(AbortCause::OverwriteSet(shard)),
             Executed::Locked(key, attempt) => {
                 let is_last = attempt == executing.execute.attempt;
@@ -350,11 +370,77 @@ impl Gateway {
                 Response::Aborted(AbortCause::Locked(key))
             }
         };
+        self.conclude(context, number, (request, abandoned), reply);
+    }
+
+    /// Begins another attempt of a transaction, because another site is its home now. The former
+    /// home will not execute it.
+    fn execute_elsewhere(&mut self, context: &mut Context<'_>, number: u64) {
+        let Some(open) = self.open.get_mut(&number) else { return };
+        self.attempts.remove(&open.attempt);
+        self.begin_attempt(number);
+        let tid = self.tid(number);
+        let Some(open) = self.open.get_mut(&number) else { return };
+        let Stage::Executing(executing) = &mut open.stage else { return };
+        executing.execute.tid = tid;
+        let execute = &executing.execute;
+        let keys = execute.operations.iter().map(|(key, _)| key);
+        let mut homes = keys.chain(execute.writes.iter().map(|(key, _)| key));
+        let Some(home) = homes.next().map(|key| context.home_of(key).2) else { return };
+        if homes.any(|key| context.home_of(key).2 != home) {
+            // Its keys have different homes now; no attempt is under way.
+            let reply = Response::Aborted(AbortCause::Moved);
+            let (request, abandoned) = (executing.request, executing.abandoned);
+            return self.conclude(context, number, (request, abandoned), reply);
+        }
+        executing.home = home;
+    }
+
+    /// MOVED: a participant is not the home of a written shard.
+    pub(crate) fn on_moved(&mut self, context: &mut Context<'_>, tid: TransactionId) {
+        let Some((number, open)) = self.current(tid) else { return };
+        if matches!(open.stage, Stage::Preparing(_)) {
+            self.abort(context, number, AbortCause::Moved);
+        }
+    }
+
+    /// Ends what depends on homes that were taken by force and will not answer any more.
+    pub(crate) fn on_forced(&mut self, context: &mut Context<'_>, changed: &[(ShardId, SiteId)]) {
+        let numbers: Vec<u64> = self.active.iter().copied().collect();
+        for number in numbers {
+            let Some(open) = self.open.get_mut(&number) else { continue };
+            let Stage::Executing(executing) = &open.stage else { continue };
+            let execute = &executing.execute;
+            let keys = execute.operations.iter().map(|(key, _)| key);
+            let mut keys = keys.chain(execute.writes.iter().map(|(key, _)| key));
+            let is_gone = |key: &Key| {
+                let shard = context.config.shard_of(key);
+                changed.contains(&(shard, executing.home.site))
+            };
+            if keys.any(is_gone) {
+                // If the write has survived, each copy that the session can read shows it.
+                let past = Unknown::Past(open.transaction.timestamp().clone());
+                let (request, abandoned) = (executing.request, executing.abandoned);
+                let reply = Response::Unknown(past);
+                self.conclude(context, number, (request, abandoned), reply);
+            }
+        }
+    }
+
+    /// Ends a transaction of one home whose client may have stopped waiting.
+    fn conclude(
+        &mut self,
+        context: &mut Context<'_>,
+        number: u64,
+        (request, abandoned): (Option<RequestId>, bool),
+        reply: Response,
+    ) {
         match request {
             Some(request) => self.end(context, number, request, reply),
             None if abandoned => self.remove(number),
             // The client asks for the outcome later.
             None => {
+                let Some(open) = self.open.get_mut(&number) else { return };
                 open.stage = Stage::Ended(reply);
                 let attempt = open.attempt;
                 self.attempts.remove(&attempt);

@@ -14,6 +14,8 @@ use crate::message::{Message, Read, ReadAnswer};
 
 /// Delay before a read at a home that was stale there is sent again.
 const HOME_RETRY: Duration = Duration::from_millis(20);
+/// Delay before a read is sent again whose copy had not carried out a move.
+const LATE_RETRY: Duration = Duration::from_millis(2);
 /// Number of times that a read is sent again to a home that answers with less than the client has
 /// seen.
 const HOME_RETRIES: u32 = 20;
@@ -119,7 +121,9 @@ impl Gateway {
         let freshness = open.transaction.check(shard, shown, &dependencies, context.homes);
         // The copy has read before all replicas passed this stamp. Dependencies up to it may be
         // forgotten now.
-        let is_late = shown < context.passed.confirmed(context.homes.home(shard));
+        let is_late = shown < context.passed.confirmed(context.homes.home(shard))
+            // The copy may show writes that were lost since.
+            || answer.epoch < context.homes.moved_by(shard);
         let is_home = reading.at.site == context.homes.home(shard);
         let checks = context.config.has(match is_home {
             true => Rule::CheckHomes,
@@ -127,8 +131,8 @@ impl Gateway {
         });
         if is_late {
             reading.answered = true;
-            reading.next = context.now.monotonic;
-            return self.repeat_read(context, number);
+            reading.next = context.now.monotonic.after(LATE_RETRY);
+            return;
         }
         if freshness == Freshness::Stale && checks {
             reading.counts.stale += u32::from(!is_home);
@@ -136,7 +140,8 @@ impl Gateway {
                 return self.retry_stale(context, number);
             }
         }
-        open.transaction.add_read(shard, shown, dependencies, context.homes);
+        let epoch = answer.epoch;
+        open.transaction.add_read((shard, shown), dependencies, epoch, context.homes);
         let (request, key, counts) = (reading.request, reading.key.clone(), reading.counts);
         open.stage = Stage::Idle;
         self.active.remove(&number);
@@ -217,6 +222,10 @@ impl Gateway {
             return self.give_up_read(context, number, Response::TimedOut);
         }
         if context.is_due(reading.next) {
+            // The home may have moved.
+            if reading.at.site != context.config.address.site {
+                (_, _, reading.at) = context.home_of(&reading.key);
+            }
             if !reading.answered {
                 // The copy does not answer and may be down, so the next request goes to the home.
                 let (_, _, home) = context.home_of(&reading.key);

@@ -9,6 +9,7 @@ use super::{Context, Ended, Home};
 use crate::config::Rule;
 use crate::message::{ClientId, Commit, Decision, Message, TransactionId};
 use crate::record::Record;
+use crate::shard::ShardId;
 
 impl Home {
     /// COMMIT at the decision home. The transaction is committed once the decision home has
@@ -55,6 +56,13 @@ impl Home {
     ) {
         let ended = match decision {
             Decision::Commit(commit) => {
+                let shard = self.prepared.get(&tid).map(|prepared| prepared.decision_shard);
+                if let (Some(shard), Some(stamp)) = (shard, commit.stamp_at(context.site()))
+                    && participants.len() > 1
+                {
+                    let decided = self.decided.entry((shard, stamp)).or_default();
+                    decided.push((tid, commit.clone()));
+                }
                 self.settle(context, tid, Some(&commit));
                 let me = context.config.address;
                 let waiting = participants.into_iter().filter(|other| *other != me).collect();
@@ -176,6 +184,26 @@ impl Home {
         }
     }
 
+    /// A participant asks about a transaction whose decision home was taken by force. Its commit
+    /// counts if it was among the writes that were taken over. Otherwise the transaction is lost
+    /// with the other writes, and aborts.
+    pub(crate) fn on_resolve_lost(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Address,
+        (tid, shard): (TransactionId, ShardId),
+        known: Option<Box<Commit>>,
+    ) {
+        if !context.is_home(shard) {
+            return;
+        }
+        let decision = known.map_or(Decision::Abort, Decision::Commit);
+        match from == context.config.address {
+            true => self.end(context, tid, &decision),
+            false => context.out.send(from, Message::Decided(tid, decision)),
+        }
+    }
+
     /// Returns the first transaction about which the client's worker may still send messages, if it
     /// has sent OLDEST. Identifiers of later incarnations are greater.
     fn first_open(&self, client: ClientId) -> Option<TransactionId> {
@@ -239,10 +267,18 @@ impl Home {
             let is_due = prepared.asked.is_none_or(|asked| now.since(asked) >= timing.retry);
             if now.since(prepared.since) >= timing.prepare_expires && is_due {
                 prepared.asked = Some(now);
-                expired.push((*tid, prepared.decision_home));
+                let shard = prepared.decision_shard;
+                expired.push((*tid, prepared.decision_home, shard));
             }
         }
-        for (tid, decision_home) in expired {
+        for (tid, decision_home, shard) in expired {
+            let is_taken = context.homes.former(shard).iter();
+            let mut is_taken = is_taken.filter(|former| former.site == decision_home.site);
+            if is_taken.any(|former| former.forced) {
+                let to = context.config.owner(context.homes.home(shard), shard);
+                context.out.send(to, Message::ResolveLost(tid, shard));
+                continue;
+            }
             if decision_home == context.config.address {
                 self.on_resolve(context, decision_home, tid);
             } else if context.config.has(Rule::DecisionHomeDecides) {

@@ -29,7 +29,7 @@ impl Home {
             None => {
                 let (answer, writes, stamp) = self.execute(context, request);
                 // A client that finds a lock tries again with the same number.
-                if !matches!(answer, Executed::Locked(..) | Executed::Ahead) {
+                if !matches!(answer, Executed::Locked(..) | Executed::Ahead | Executed::Moved) {
                     let record = Record::Executed {
                         tid,
                         answer: answer.clone(),
@@ -74,6 +74,9 @@ impl Home {
         let refused = |answer| (answer, Vec::new(), Stamp::ZERO);
         let Execute { tid, attempt, mut timestamp, reads, operations, mut writes, .. } = request;
         let keys = operations.iter().map(|(key, _)| key).chain(writes.iter().map(|(key, _)| key));
+        if !context.is_home_of(keys.clone()) {
+            return refused(Executed::Moved);
+        }
         if let Some(key) = self.locked(context, tid, keys) {
             return refused(Executed::Locked(key, attempt));
         }

@@ -50,6 +50,11 @@ impl Home {
             .filter(|(assigned, _)| *assigned <= read.at_least)
             .map(|(_, tid)| *tid)
             .collect();
+        if !context.is_home(shard) {
+            // The data of the shard arrives.
+            self.parked.push(ParkedRead { from, read, since });
+            return;
+        }
         if !undecided.is_empty() && context.config.has(Rule::CheckHomes) {
             // A read that has waited before has asked already.
             let asks = since == context.now.monotonic;
@@ -68,7 +73,8 @@ impl Home {
         let (result, dependencies) =
             context.store.read(shard, &read.key, &read.op, read.own.as_ref());
         let shown = self.shown(context.config, shard);
-        let answer = ReadAnswer { number: read.number, result, dependencies, shown };
+        let epoch = context.homes.epoch();
+        let answer = ReadAnswer { number: read.number, result, dependencies, shown, epoch };
         context.out.send(from, Message::ReadAnswer(answer));
     }
 

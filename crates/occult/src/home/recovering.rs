@@ -19,8 +19,16 @@ impl Home {
                     self.clock = ceiling.max(self.clock);
                 }
             }
-            Record::Prepared { tid, writes, assigned, overwritten, decision_home } => {
-                self.note_prepared(context, tid, (writes, assigned, overwritten), decision_home);
+            Record::Prepared {
+                tid,
+                writes,
+                assigned,
+                overwritten,
+                decision_home,
+                decision_shard,
+            } => {
+                let decides = (decision_home, decision_shard);
+                self.note_prepared(context, tid, (writes, assigned, overwritten), decides);
             }
             Record::Ended(tid, decision) => self.note_ended(context, tid, &decision),
             Record::Decided(tid, decision, participants) => {
@@ -32,7 +40,12 @@ impl Home {
             Record::Executed { tid, answer, writes, stamp } => {
                 self.note_executed(context, tid, &answer, (writes, stamp));
             }
-            Record::Batch(..) | Record::Copies(..) | Record::Started(_) => {}
+            Record::Batch(..)
+            | Record::Copies(..)
+            | Record::Started(_)
+            | Record::Table(_)
+            | Record::Handover(_)
+            | Record::Took { .. } => {}
         }
     }
 
@@ -55,6 +68,7 @@ impl Home {
             assigned: prepared.assigned,
             overwritten: prepared.overwritten.clone(),
             decision_home: prepared.decision_home,
+            decision_shard: prepared.decision_shard,
         });
         let ended = self.records.iter().map(|(tid, ended)| match ended {
             Ended::Aborted => Record::Decided(*tid, Decision::Abort, Vec::new()),

@@ -124,6 +124,7 @@ impl Home {
     fn send_batches(&mut self, context: &mut Context<'_>, to: Address, after: u64) {
         self.advance(context, context.clock());
         let progress = self.progress(context, to);
+        let epoch = context.homes.epoch();
         let streams = &mut self.streams;
         let mut after = after.max(streams.first);
         let mut entries = Vec::new();
@@ -136,12 +137,19 @@ impl Home {
             }
             if entries.len() >= BATCH_ENTRIES {
                 let entries = std::mem::take(&mut entries);
-                batches.push(Batch { start: streams.start, after, end, entries, progress: None });
+                batches.push(Batch {
+                    epoch,
+                    start: streams.start,
+                    after,
+                    end,
+                    entries,
+                    progress: None,
+                });
                 after = end;
             }
         }
         let progress = Some(progress);
-        batches.push(Batch { start: streams.start, after, end, entries, progress });
+        batches.push(Batch { epoch, start: streams.start, after, end, entries, progress });
         let sent = streams.sent.entry(to).or_default();
         (sent.position, sent.at, sent.wanted) = (end, Some(context.now.monotonic), false);
         for batch in batches {
@@ -194,6 +202,9 @@ impl Home {
         if is_known && context.targets.contains(&from) {
             let sent = streams.sent.entry(from).or_default();
             sent.confirmed = report.position.max(sent.confirmed);
+        }
+        if is_known && report.epoch == context.homes.epoch() && context.targets.contains(&from) {
+            let sent = streams.sent.entry(from).or_default();
             sent.stored = report.through.max(sent.stored);
             sent.unread = report.unread.max(sent.unread);
         }
@@ -231,18 +242,25 @@ impl Home {
         above: Stamp,
     ) {
         let place = after.clone().map(|key| (context.config.shard_of(&key), key));
-        let of = |shard| {
-            context.homes.home(shard) == context.site()
-                && context.config.owner(to.site, shard) == to
-        };
+        let of = |shard| context.is_home(shard) && context.config.owner(to.site, shard) == to;
         let (copies, last) = context.store.copies(place.as_ref(), of, above, COPY_KEYS);
         let (start, position) = (self.streams.start, self.streams.end());
-        context.out.send(to, Message::Copies(Copies { start, position, after, copies, last }));
+        let taken = context.store.taken().filter(|(shard, _)| last && of(*shard)).collect();
+        let epoch = context.homes.epoch();
+        let copies = Copies { start, position, after, copies, epoch, taken, last };
+        context.out.send(to, Message::Copies(copies));
     }
 
     /// Forgets what was sent to all replicas but these.
     pub(crate) fn retain_targets(&mut self, stays: impl Fn(&Address) -> bool) {
         self.streams.sent.retain(|to, _| stays(to));
+    }
+
+    /// Forgets what replicas have reported, because the home has other shards now.
+    pub(crate) fn forget_reports(&mut self) {
+        for sent in self.streams.sent.values_mut() {
+            (sent.stored, sent.unread) = (Stamp::ZERO, Stamp::ZERO);
+        }
     }
 
     /// Sets the start of the stream, before it is used.

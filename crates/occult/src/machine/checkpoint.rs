@@ -6,8 +6,8 @@
 use solera_data::Key;
 
 use super::Occult;
-use crate::record::{Part, Rest};
-use crate::shard::{ShardId, Stamp};
+use crate::record::{Part, Record, Rest};
+use crate::shard::ShardId;
 
 /// Progress of a checkpoint.
 #[derive(Debug, Default)]
@@ -47,6 +47,9 @@ impl Occult {
             records: self.home.as_records(),
             hidden: self.store.all_hidden(),
             positions: self.replica.positions(),
+            table: self.table(),
+            taken: self.store.taken().collect(),
+            decided: self.replica.decided().cloned().collect(),
         })))
     }
 
@@ -59,8 +62,22 @@ impl Occult {
                 }
             }
             Part::Rest(rest) => {
-                let Rest { incarnation, ceiling, records, hidden, positions } = *rest;
+                let Rest {
+                    incarnation,
+                    ceiling,
+                    records,
+                    hidden,
+                    positions,
+                    table,
+                    taken,
+                    decided,
+                } = *rest;
                 self.note_incarnation(incarnation);
+                self.replay(Record::Table(Box::new(table)));
+                for (shard, number) in taken {
+                    self.store.note_taken(shard, number);
+                }
+                self.replica.add_decided(decided);
                 for record in records {
                     self.replay(record);
                 }
@@ -70,7 +87,7 @@ impl Occult {
                 for position in positions {
                     self.replica.restore(position);
                 }
-                self.replay(crate::record::Record::Ceiling(ceiling.max(Stamp::ZERO)));
+                self.replay(Record::Ceiling(ceiling));
             }
         }
     }

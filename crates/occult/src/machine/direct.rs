@@ -24,9 +24,11 @@ impl Occult {
         }
         self.note_use(now.monotonic);
         let site = self.homes.home(shard);
+        let of = (&self.store, &self.homes);
         let shown = match site == self.config.address.site {
+            _ if !self.store.is_current(shard, &self.homes) => return None,
             true => self.home.shown(&self.config, shard),
-            false => self.replica.shown(self.config.owner(site, shard), shard),
+            false => self.replica.shown(self.config.owner(site, shard), shard, of),
         };
         let (executed, mut dependencies) = self.store.read(shard, key, op, None);
         let fresh = Transaction::is_fresh(past, &dependencies, (shard, shown), &self.homes);

@@ -67,10 +67,12 @@ impl Occult {
         &mut self,
         now: Now,
         from: Address,
-        report: Vec<Passing>,
+        (report, epoch): (Vec<Passing>, u64),
         active: bool,
     ) {
-        self.passed.note(from.worker, report);
+        if epoch == self.homes.epoch() {
+            self.passed.note(from.worker, report);
+        }
         if active {
             self.upkeep.used_elsewhere = Some(now.monotonic);
         }
@@ -93,7 +95,7 @@ impl Occult {
         let active = self.upkeep.used.is_some_and(|used| at.since(used) < USED);
         let workers = self.config.topology.workers[me.site.index()];
         for worker in (0..workers).filter(|worker| *worker != me.worker) {
-            let message = Message::Passed(report.clone(), active);
+            let message = Message::Passed(report.clone(), self.homes.epoch(), active);
             self.out.send(Address { worker, ..me }, message);
         }
         self.passed.note(me.worker, report);
@@ -144,7 +146,8 @@ impl Occult {
         let waits = self.gateway.waits()
             || self.home.waits()
             || self.replica.parked() > 0
-            || !self.waiting.is_empty();
+            || !self.waiting.is_empty()
+            || self.moving.is_busy();
         let mut next = at.after(self.publish_interval(at));
         if waits {
             next = next.min(at.after(TICK));

@@ -53,6 +53,11 @@ impl Stream {
         held.fold(self.progress.through, Stamp::min)
     }
 
+    /// Forgets what the sites have stored and confirmed.
+    pub(super) fn forget_stored(&mut self) {
+        self.progress.stored.clear();
+    }
+
     /// Returns what each site has stored and confirmed of the home's writes.
     pub(super) fn stored(&self) -> &[StoredAt] {
         &self.progress.stored
@@ -90,8 +95,9 @@ impl Stream {
         let stored = Stored {
             start: self.start,
             position: self.position,
-            through: self.floor(),
+            through: if context.has_taken_all(home) { self.floor() } else { Stamp::ZERO },
             unread: context.unread(home.site),
+            epoch: context.homes.epoch(),
             asks,
         };
         context.out.send(home, Message::Stored(stored));

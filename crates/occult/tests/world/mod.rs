@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use solera_checker::pcpsi::{History, Violation, check};
 use solera_data::Key;
-use solera_machine::{Address, Machine, Now, RequestId, Topology};
+use solera_machine::{Address, AskId, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
-    Config, Event, Input, Occult, Output, Recovery, Response, Rule, Scheme, StaleReads, Timing,
+    Answer, Command, Config, Event, Input, Move, Occult, Output, Question, Recovery, Response,
+    Rule, Scheme, ShardId, StaleReads, Timing,
 };
 use solera_random::Random;
 use solera_time::{Monotonic, Physical, SiteId};
@@ -23,6 +24,7 @@ use self::network::Network;
 use self::sessions::Sessions;
 
 pub(crate) const MS: u64 = 1_000_000;
+const SHARDS: u16 = 8;
 /// Faults end.
 const QUIET_MS: u64 = 4_000;
 /// Sessions end.
@@ -40,6 +42,8 @@ pub(crate) struct Shape {
     pub(crate) skew_ms: u64,
     /// Whether links are cut, messages lost, and processes restarted.
     pub(crate) faults: bool,
+    /// Whether homes move.
+    pub(crate) moves: bool,
     /// Whether keys are deleted. The order of a key's versions is then known from answers only.
     pub(crate) deletes: bool,
     pub(crate) without: Option<Rule>,
@@ -62,6 +66,10 @@ pub(crate) struct World {
     workers: BTreeMap<Address, Occult>,
     configs: BTreeMap<Address, Config>,
     members: Members,
+    /// The moves on which the sites have agreed, as a strong transaction would.
+    moves: BTreeMap<u64, Move>,
+    /// Answers that arrive in the next step.
+    answers: Vec<(Address, AskId, Answer)>,
     /// The journal of each worker.
     journals: BTreeMap<Address, Vec<Vec<u8>>>,
     /// Workers that crash when they next send or record something.
@@ -136,7 +144,7 @@ impl World {
                 timing,
                 without: shape.without.into(),
                 trace: true,
-                ..Config::new(address, topology.clone(), 8)
+                ..Config::new(address, topology.clone(), SHARDS)
             };
             workers.insert(address, Occult::new(config.clone(), &members));
             configs.insert(address, config);
@@ -146,6 +154,8 @@ impl World {
             shape,
             configs,
             members,
+            moves: BTreeMap::new(),
+            answers: Vec::new(),
             journals: BTreeMap::new(),
             doomed: BTreeSet::new(),
             lost: Vec::new(),
@@ -173,6 +183,14 @@ impl World {
                 let worker = self.workers.get_mut(&to).expect("a worker of the topology");
                 worker.handle(now, Input::Message { from, generation: 0, message: body });
                 self.collect(to);
+            }
+        }
+        for (address, ask, answer) in std::mem::take(&mut self.answers) {
+            if !self.is_down(address) {
+                let now = self.time(address.site);
+                let worker = self.workers.get_mut(&address).expect("it exists");
+                worker.handle(now, Input::Answered { ask, answer });
+                self.collect(address);
             }
         }
         let all: Vec<Address> = self.workers.keys().copied().collect();
@@ -212,6 +230,14 @@ impl World {
                         }
                     }
                 }
+                Output::Ask { ask, question: Question::Propose { number, next } } => {
+                    let agreed = self.moves.entry(number).or_insert_with(|| next.clone());
+                    let answer = match *agreed == next {
+                        true => Answer::Agreed,
+                        false => Answer::Other(agreed.clone()),
+                    };
+                    self.answers.push((from, ask, answer));
+                }
                 Output::Trace(Event::Rare(_)) => {}
             }
         }
@@ -231,6 +257,7 @@ impl World {
         let worker = recovery.into_machine(&self.members);
         self.workers.insert(victim, worker);
         self.network.drop_all(victim);
+        self.answers.retain(|(worker, ..)| *worker != victim);
         self.down.insert(victim, self.now + self.random.below(400) * MS);
         self.lost.push(victim);
     }
@@ -249,6 +276,9 @@ impl World {
             let victim = all[self.random.index(all.len())];
             self.doomed.insert(victim);
         }
+        if self.shape.moves && self.random.one_in(200) {
+            self.move_some();
+        }
         if self.random.one_in(600) {
             // A clock is set forward or back.
             let site = self.random.index(sites);
@@ -257,10 +287,35 @@ impl World {
         }
     }
 
+    /// Has some worker propose a move of one or a few shards.
+    fn move_some(&mut self) {
+        let all: Vec<Address> = self.workers.keys().copied().collect();
+        let address = all[self.random.index(all.len())];
+        if self.is_down(address) {
+            return;
+        }
+        let first = self.random.index(SHARDS as usize) as u16;
+        let last = (first + self.random.index(3) as u16).min(SHARDS - 1);
+        let to = SiteId(self.random.index(self.shape.sites) as u8);
+        let shards = vec![(ShardId(first), ShardId(last))];
+        let next = Move { shards, to: vec![to], forced: false };
+        let request = RequestId(u64::MAX - self.now);
+        let now = self.time(address.site);
+        let worker = self.workers.get_mut(&address).expect("it exists");
+        worker.handle(now, Input::Client { request, command: Command::Move(next) });
+        self.collect(address);
+    }
+
     fn unfinished(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (address, worker) in &self.workers {
             let (prepared, _, hidden) = worker.unfinished();
+            if worker.arriving() > 0 {
+                found.push(format!("{address:?}: {} shards arrive", worker.arriving()));
+            }
+            if worker.homes().epoch() != self.moves.len() as u64 {
+                found.push(format!("{address:?} has not carried out all moves"));
+            }
             if prepared + hidden > 0 {
                 found.push(format!("{address:?}: {prepared} prepared, {hidden} hidden"));
             }

@@ -293,6 +293,7 @@ impl Sessions {
                     AbortCause::OverwriteSet(_) => "overwrite set",
                     AbortCause::Expired => "expired",
                     AbortCause::TimedOut => "timed out",
+                    AbortCause::Moved => "moved",
                     AbortCause::Given => "given up",
                 };
                 *self.aborted.entry(cause.to_owned()).or_default() += 1;

@@ -1,0 +1,465 @@
+//! Moves of homes: agreement, handover of data, and the table of homes that workers exchange.
+//!
+//! A move is agreed on by a strong transaction of UniStore, which writes it under the next number.
+//! Every worker carries out all moves in the order of their numbers. The former home of a shard
+//! then prepares nothing more in it, and hands its data over when all of its transactions there are
+//! decided. The new home puts the data into its stream, where replicas find it. Until a replica has
+//! it, the replica's copy of the shard counts as stale.
+//!
+//! A forced move does without the former home. The new home collects the data of all other copies
+//! instead. Writes that none of them has are lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use solera_data::Key;
+use solera_machine::{Address, AskId, Now, RequestId};
+use solera_membership::SiteStatus;
+use solera_time::{Monotonic, SiteId};
+
+use super::Occult;
+use crate::command::Response;
+use crate::message::{
+    Answer, Entry, Handover, HandoverRequest, Message, Output, Question, Table, Takeover,
+};
+use crate::record::Record;
+use crate::shard::{HomeChange, Move, ShardId, Stamp};
+
+/// Number of shards whose data a worker requests at a time.
+const WINDOW: usize = 64;
+/// Number of keys in a part of a shard's data.
+const PART_KEYS: usize = 256;
+
+/// The data of a shard that arrives at its new home.
+#[derive(Debug)]
+struct Arrival {
+    from: SiteId,
+    forced: bool,
+    /// The copies that have not sent everything yet, and the last key that each has sent.
+    waiting: BTreeMap<Address, Option<Key>>,
+    /// The greatest stamp of the copies that have sent everything.
+    last: Stamp,
+    /// Time of the last request.
+    asked: Option<Monotonic>,
+}
+
+/// A move on which the sites are to agree.
+#[derive(Debug)]
+struct Proposal {
+    /// The client's request; `None` if the worker itself proposes the move.
+    request: Option<RequestId>,
+    next: Move,
+    /// Number under which it was last proposed.
+    number: u64,
+    ask: AskId,
+}
+
+/// The state of moves at one worker.
+#[derive(Debug, Default)]
+pub(super) struct Moving {
+    /// All moves that are carried out.
+    moves: Vec<Move>,
+    /// For shards that have moved: the former home, and the last stamp that is not lost.
+    lasts: BTreeMap<(ShardId, SiteId), Stamp>,
+    /// Whether the worker knows the table. A worker of a site that joins has to learn it.
+    known: bool,
+    /// By shard and number of the move.
+    arriving: BTreeMap<(ShardId, u64), Arrival>,
+    proposals: Vec<Proposal>,
+    next_ask: u64,
+    /// Time when the table was last requested or sent to all.
+    asked: Option<Monotonic>,
+    /// Number of times that the table is still to be sent to all workers.
+    announcements: u32,
+}
+
+impl Moving {
+    pub(super) fn new(knows_table: bool) -> Moving {
+        Moving { known: knows_table, ..Moving::default() }
+    }
+
+    /// Returns whether something is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.known || !self.arriving.is_empty() || self.announcements > 0
+    }
+
+    pub(super) fn knows_table(&self) -> bool {
+        self.known
+    }
+}
+
+impl Occult {
+    /// Returns the number of shards whose data is on its way to this worker, their new home.
+    pub fn arriving(&self) -> usize {
+        self.moving.arriving.len()
+    }
+
+    /// Returns whether a session with this past, which it had when `epoch` moves were carried out,
+    /// may depend on writes that were lost since.
+    pub fn has_lost(&self, past: &crate::timestamp::CausalTimestamp, epoch: u64) -> bool {
+        epoch < self.homes.epoch() && past.has_lost(&self.homes)
+    }
+
+    /// Returns the table of homes.
+    pub(super) fn table(&self) -> Table {
+        let lasts = self.moving.lasts.iter();
+        Table {
+            founders: self.config.founders as u8,
+            moves: self.moving.moves.clone(),
+            lasts: lasts.map(|((shard, from), last)| (*shard, *from, *last)).collect(),
+        }
+    }
+
+    /// Proposes a move for a client.
+    pub(super) fn propose(&mut self, request: Option<RequestId>, next: Move) {
+        let number = self.homes.epoch() + 1;
+        let ask = self.next_ask();
+        let question = Question::Propose { number, next: next.clone() };
+        self.moving.proposals.push(Proposal { request, next, number, ask });
+        self.outputs.push_back(Output::Ask { ask, question });
+    }
+
+    fn next_ask(&mut self) -> AskId {
+        self.moving.next_ask += 1;
+        AskId(self.moving.next_ask)
+    }
+
+    /// Takes UniStore's answer to a question about a proposal.
+    pub(super) fn on_answer(&mut self, now: Now, ask: AskId, answer: Answer) {
+        let found = self.moving.proposals.iter().position(|proposal| proposal.ask == ask);
+        let Some(at) = found else { return };
+        let proposal = self.moving.proposals.remove(at);
+        let (response, agreed) = match answer {
+            Answer::Agreed => (Response::Moving, Some(proposal.next)),
+            Answer::Other(other) => {
+                // Another move has this number. It comes first.
+                self.learn_move(now, proposal.number, other);
+                return self.propose(proposal.request, proposal.next);
+            }
+            Answer::Failed(reason) => (Response::NotMoved(reason), None),
+        };
+        if let Some(next) = agreed {
+            self.learn_move(now, proposal.number, next);
+        }
+        if let Some(request) = proposal.request {
+            self.out.reply(request, response);
+        }
+    }
+
+    fn learn_move(&mut self, now: Now, number: u64, next: Move) {
+        if number == self.homes.epoch() + 1 {
+            let mut table = self.table();
+            table.moves.push(next);
+            self.learn(now, table);
+        }
+    }
+
+    /// Learns moves from a table.
+    pub(super) fn learn(&mut self, now: Now, table: Table) {
+        let is_newer = table.moves.len() > self.moving.moves.len() || !self.moving.known;
+        let lasts = self.moving.lasts.len();
+        if is_newer {
+            self.record(Record::Table(Box::new(table.clone())));
+        }
+        self.apply_table(now, &table);
+        if is_newer || self.moving.lasts.len() > lasts {
+            self.moving.announcements = 3;
+        }
+    }
+
+    /// Carries out the moves of a table that are new here.
+    pub(crate) fn apply_table(&mut self, now: Now, table: &Table) {
+        if !self.moving.known {
+            self.config.founders = usize::from(table.founders);
+            self.homes =
+                crate::shard::Homes::new(self.config.shards, |shard| self.config.first_home(shard));
+            self.moving.known = true;
+        }
+        for next in table.moves.iter().skip(self.moving.moves.len()) {
+            self.carry_out(now, next.clone());
+        }
+        for (shard, from, last) in &table.lasts {
+            self.note_last(*shard, *from, *last);
+        }
+    }
+
+    fn note_last(&mut self, shard: ShardId, from: SiteId, last: Stamp) {
+        let known = self.moving.lasts.entry((shard, from)).or_insert(last);
+        *known = last.max(*known);
+        self.homes.note_last(shard, from, *known);
+    }
+
+    fn carry_out(&mut self, now: Now, next: Move) {
+        let changed = self.homes.carry_out(&next);
+        let forced = next.forced;
+        self.moving.moves.push(next);
+        self.passed.clear();
+        self.home.forget_reports();
+        self.replica.forget_progress();
+        let me = self.config.address;
+        for (shard, _) in &changed {
+            let change = self.homes.changes(*shard).last().copied();
+            let change =
+                change.filter(|change| change.to == me.site && self.config.is_mine(*shard));
+            if let Some(change) = change {
+                self.begin_arrival(*shard, change);
+            }
+        }
+        if forced {
+            self.with_gateway(now, |it, context| it.on_forced(context, &changed));
+        }
+    }
+
+    /// Begins to collect the data of a shard of which this worker is the new home.
+    fn begin_arrival(&mut self, shard: ShardId, change: HomeChange) {
+        let HomeChange { number, from, forced, .. } = change;
+        let copies = match forced {
+            false => vec![from],
+            true => self.members.members().filter(|site| *site != from).collect(),
+        };
+        let me = self.config.address;
+        let copies = copies.into_iter().filter(|site| *site != me.site);
+        let waiting = copies.map(|site| (self.config.owner(site, shard), None)).collect();
+        let arrival = Arrival { from, forced, waiting, last: Stamp::ZERO, asked: None };
+        self.moving.arriving.insert((shard, number), arrival);
+    }
+
+    /// Begins the arrivals that were under way before a restart.
+    pub(crate) fn resume_arrivals(&mut self) {
+        let me = self.config.address;
+        let mine = ShardId::all(self.config.shards).filter(|shard| self.config.is_mine(*shard));
+        let open: Vec<(ShardId, HomeChange)> = mine
+            .flat_map(|shard| {
+                let taken = self.store.taken_by(shard);
+                let changes = self.homes.changes(shard).iter();
+                let open =
+                    changes.filter(move |change| change.number > taken && change.to == me.site);
+                open.map(move |change| (shard, *change))
+            })
+            .collect();
+        for (shard, change) in open {
+            self.begin_arrival(shard, change);
+        }
+    }
+
+    /// Sends requests for data, and the table to workers that may not know it.
+    pub(super) fn keep_moving(&mut self, now: Now) {
+        let (at, retry) = (now.monotonic, self.config.timing.retry);
+        let due = self.moving.asked.is_none_or(|asked| at.since(asked) >= retry);
+        if due && !self.moving.known {
+            self.moving.asked = Some(at);
+            for to in self.all_others() {
+                self.out.send(to, Message::TableRequest);
+            }
+        }
+        if due && self.moving.known && self.moving.announcements > 0 {
+            self.moving.asked = Some(at);
+            self.moving.announcements -= 1;
+            let table = self.table();
+            for to in self.all_others() {
+                self.out.send(to, Message::Table(Box::new(table.clone())));
+            }
+        }
+        self.move_from_removed();
+        self.request_data(now);
+    }
+
+    /// Returns all other workers of the sites that store the data.
+    fn all_others(&self) -> Vec<Address> {
+        let sites: BTreeSet<SiteId> = self.members.members_and_joining().collect();
+        let all = self.config.topology.all_workers();
+        let me = self.config.address;
+        all.filter(|worker| *worker != me && sites.contains(&worker.site)).collect()
+    }
+
+    fn request_data(&mut self, now: Now) {
+        let retry = self.config.timing.retry;
+        let mut complete = Vec::new();
+        let mut requests = Vec::new();
+        for ((shard, number), arrival) in self.moving.arriving.iter_mut().take(WINDOW) {
+            if arrival.forced {
+                // A copy at a site that has left meanwhile does not answer.
+                arrival.waiting.retain(|worker, _| self.members.is_member(worker.site));
+            }
+            if arrival.waiting.is_empty() {
+                complete.push((*shard, *number));
+                continue;
+            }
+            if arrival.asked.is_some_and(|asked| now.monotonic.since(asked) < retry) {
+                continue;
+            }
+            arrival.asked = Some(now.monotonic);
+            for (to, after) in &arrival.waiting {
+                let (number, after) = (*number, after.clone());
+                requests.push((*to, HandoverRequest { shard: *shard, number, after }));
+            }
+        }
+        for (to, request) in requests {
+            self.out.send(to, Message::HandoverRequest(request));
+        }
+        for (shard, number) in complete {
+            self.complete_arrival(now, shard, number);
+        }
+    }
+
+    /// A new home requests the data of a shard.
+    pub(super) fn on_handover_request(
+        &mut self,
+        now: Now,
+        from: Address,
+        request: HandoverRequest,
+    ) {
+        let HandoverRequest { shard, number, after } = request;
+        if self.homes.epoch() < number {
+            // The request has overtaken the move.
+            return self.out.send(from, Message::TableRequest);
+        }
+        let changes = self.homes.changes(shard);
+        let Some(at) = changes.iter().position(|change| change.number == number) else { return };
+        let (change, before) = (changes[at], at.checked_sub(1).map(|at| changes[at].number));
+        if change.to != from.site {
+            return;
+        }
+        let was_home = change.from == self.config.address.site;
+        let has_all = before.is_none_or(|before| self.store.taken_by(shard) >= before);
+        if was_home && !(has_all && self.home.is_drained(&self.store, shard)) {
+            // The new home asks again.
+            return;
+        }
+        let last = match was_home {
+            true => self.home.clock(),
+            false => {
+                let home = self.config.owner(change.from, shard);
+                self.replica.shown_by(home, shard).max(self.store.greatest(shard))
+            }
+        };
+        if was_home {
+            // No later write may have a stamp that a client has seen as shown here.
+            self.with_home(now, |it, context| it.report(context));
+        }
+        let place = after.clone().map(|key| (shard, key));
+        let (copies, done) =
+            self.store.copies(place.as_ref(), |other| other == shard, Stamp::ZERO, PART_KEYS);
+        let decided = self.replica.decided().filter(|(of, ..)| *of == shard);
+        let decided = decided.map(|(_, tid, commit)| (*tid, commit.clone())).collect();
+        let handover = Handover { shard, number, after, last, copies, decided, done };
+        self.out.send(from, Message::Handover(handover));
+    }
+
+    /// A part of a shard's data arrives at the new home.
+    pub(super) fn on_handover(&mut self, now: Now, from: Address, handover: Handover) {
+        let key = (handover.shard, handover.number);
+        let Some(arrival) = self.moving.arriving.get(&key) else { return };
+        if arrival.waiting.get(&from) != Some(&handover.after) {
+            return;
+        }
+        self.record(Record::Handover(handover.clone()));
+        self.apply_handover(&handover);
+        let Some(arrival) = self.moving.arriving.get_mut(&key) else { return };
+        arrival.last = handover.last.max(arrival.last);
+        arrival.asked = None;
+        if handover.done {
+            arrival.waiting.remove(&from);
+        } else if let Some(copied) = handover.copies.last() {
+            arrival.waiting.insert(from, Some(copied.key.clone()));
+        }
+        self.request_data(now);
+    }
+
+    pub(crate) fn apply_handover(&mut self, handover: &Handover) {
+        for copied in &handover.copies {
+            self.store.copy(handover.shard, copied.clone());
+        }
+        let decided = handover.decided.iter();
+        let shard = handover.shard;
+        self.replica.add_decided(decided.map(|(tid, commit)| (shard, *tid, commit.clone())));
+    }
+
+    /// Becomes the home of a shard whose data is complete.
+    fn complete_arrival(&mut self, now: Now, shard: ShardId, number: u64) {
+        let Some(arrival) = self.moving.arriving.remove(&(shard, number)) else { return };
+        let Arrival { from, forced, mut last, .. } = arrival;
+        if forced {
+            let former = self.config.owner(from, shard);
+            let here = self.replica.shown_by(former, shard).max(self.store.greatest(shard));
+            last = here.max(last);
+        }
+        self.record(Record::Took { shard, number, last });
+        self.took(now, shard, number, last);
+        let parts = self.parts_of(shard, (number, from), forced, last);
+        self.with_home(now, |it, context| it.take_over(context, last, parts));
+        self.moving.announcements = 3;
+    }
+
+    /// Notes that this worker is the home of a shard.
+    pub(crate) fn took(&mut self, now: Now, shard: ShardId, number: u64, last: Stamp) {
+        self.store.note_taken(shard, number);
+        let changes = self.homes.changes(shard);
+        let change = changes.iter().find(|change| change.number == number);
+        if let Some(from) = change.map(|change| change.from) {
+            self.note_last(shard, from, last);
+        }
+        self.with_home(now, |it, context| it.take_over(context, last, Vec::new()));
+    }
+
+    /// Returns the entries of the stream that bring a shard's data to its replicas.
+    fn parts_of(
+        &self,
+        shard: ShardId,
+        (number, from): (u64, SiteId),
+        forced: bool,
+        last: Stamp,
+    ) -> Vec<Entry> {
+        let (mut parts, mut place, mut drops) = (Vec::new(), None, forced);
+        loop {
+            let of = |other| other == shard;
+            let (copies, done) = self.store.copies(place.as_ref(), of, Stamp::ZERO, PART_KEYS);
+            place = copies.last().map(|copied| (shard, copied.key.clone()));
+            let takeover = Takeover { number, from, last, drops, copies, done };
+            parts.push(Entry {
+                shard,
+                stamp: last,
+                writes: Vec::new(),
+                decided: Vec::new(),
+                takeover: Some(Box::new(takeover)),
+            });
+            drops = false;
+            if done {
+                return parts;
+            }
+        }
+    }
+
+    /// Proposes that the members take over the shards of sites that are leaving. The first worker
+    /// of the first member does it.
+    fn move_from_removed(&mut self) {
+        let me = self.config.address;
+        if me.worker != 0
+            || self.members.members().next() != Some(me.site)
+            || !self.moving.known
+            || !self.moving.proposals.is_empty()
+        {
+            return;
+        }
+        let is_leaving = |site: &SiteId| {
+            matches!(self.members.status(*site), SiteStatus::Leaving | SiteStatus::Gone)
+        };
+        let Some(site) = self.homes.sites().find(is_leaving) else { return };
+        let shards = ranges(
+            ShardId::all(self.config.shards).filter(|shard| self.homes.home(*shard) == site),
+        );
+        let to: Vec<SiteId> = self.members.members().collect();
+        self.propose(None, Move { shards, to, forced: true });
+    }
+}
+
+/// Returns the ranges of consecutive shards.
+pub(crate) fn ranges(shards: impl Iterator<Item = ShardId>) -> Vec<(ShardId, ShardId)> {
+    let mut ranges: Vec<(ShardId, ShardId)> = Vec::new();
+    for shard in shards {
+        match ranges.last_mut() {
+            Some((_, last)) if last.0 + 1 == shard.0 => *last = shard,
+            _ => ranges.push((shard, shard)),
+        }
+    }
+    ranges
+}
