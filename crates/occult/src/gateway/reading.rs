@@ -49,7 +49,8 @@ impl Reading {
 }
 
 impl Gateway {
-    /// Sends a read to the local copy; or to the home, if the local copy is known to be slow.
+    /// Sends a read to the local copy (List. 3 l. 15–19; Fig. 3 l. 9–12); or to the home, if the
+    /// local copy is known to be slow.
     pub(super) fn read(
         &mut self,
         context: &mut Context<'_>,
@@ -160,7 +161,8 @@ impl Gateway {
         self.end(context, number, request, reply);
     }
 
-    /// Sends a stale read to the same copy again after a delay, and in the end to the home.
+    /// Sends a stale read to the same copy again after a delay, and in the end to the home (List. 3
+    /// l. 21; Fig. 3 l. 15).
     fn retry_stale(&mut self, context: &mut Context<'_>, number: u64) {
         let Some(open) = self.open.get_mut(&number) else { return };
         let on_stale = open.on_stale;
