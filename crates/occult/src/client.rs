@@ -23,7 +23,7 @@ struct ReadVersion {
 /// A transaction in its read phase (§6.2).
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// The dependencies of its session and its reads (`cli_ts`).
+    /// The dependencies of its session and its reads (`cli_ts`, List. 3 l. 1; Fig. 3 l. 1).
     timestamp: CausalTimestamp,
     reads: Vec<ReadVersion>,
     writes: Vec<(Key, Effect)>,
@@ -50,7 +50,7 @@ pub enum Freshness {
 }
 
 impl Transaction {
-    /// Begins a transaction of a session with this causal past.
+    /// Begins a transaction of a session with this causal past (List. 3 l. 2–7).
     pub fn new(past: CausalTimestamp) -> Transaction {
         Transaction { timestamp: past, reads: Vec::new(), writes: Vec::new() }
     }
@@ -65,7 +65,7 @@ impl Transaction {
         &self.writes
     }
 
-    /// Returns its own effect on a key so far.
+    /// Returns its own effect on a key so far (List. 3 l. 12–14).
     pub fn own(&self, key: &Key) -> Option<&Effect> {
         self.writes.iter().find(|(other, _)| other == key).map(|(_, effect)| effect)
     }
@@ -87,7 +87,8 @@ impl Transaction {
         Transaction::is_fresh(&self.timestamp, dependencies, (shard, shown), homes)
     }
 
-    /// Checks a read of a client with this timestamp, as [`check`](Self::check) does.
+    /// Checks a read of a client with this timestamp (Fig. 3 l. 13), as [`check`](Self::check)
+    /// does.
     pub fn is_fresh(
         timestamp: &CausalTimestamp,
         dependencies: &CausalTimestamp,
@@ -98,9 +99,8 @@ impl Transaction {
         if shown < needed { Freshness::Stale } else { Freshness::Fresh }
     }
 
-    /// Adds a read, and the dependencies of the version that was read.
-    ///
-    /// `epoch` is the number of moves that the copy's worker had carried out.
+/// Adds a read, and the dependencies of the version that was read (List. 3 l. 23–25; Fig. 3
+    /// l. 16–17). `epoch` is the number of moves that the copy's worker had carried out.
     pub fn add_read(
         &mut self,
         (shard, shown): (ShardId, Stamp),
@@ -119,7 +119,7 @@ impl Transaction {
         self.reads.iter().find(moved).map(|read| read.shard)
     }
 
-    /// Buffers a write.
+    /// Buffers a write (List. 3 l. 9–10).
     pub fn add_write(&mut self, key: Key, effect: Effect) {
         match self.writes.iter_mut().find(|(other, _)| *other == key) {
             Some((_, before)) => *before = std::mem::take(before).then(effect),
@@ -127,7 +127,8 @@ impl Transaction {
         }
     }
 
-    /// First step of validation (§6.2): checks that the versions read are pairwise consistent.
+    /// First step of validation (§6.2; List. 3 l. 27–32): checks that the versions read are
+    /// pairwise consistent.
     ///
     /// # Errors
     /// Returns a shard of which the transaction has read too old a copy.

@@ -204,7 +204,7 @@ impl Home {
     }
 
     /// Assigns a stamp above all that were assigned, reported or committed here, above the client's
-    /// greatest entry of this site, and above the clock (§5; List. 2 l. 3–8).
+    /// greatest entry of this site, and above the clock (§5; List. 2 l. 1–8).
     fn assign(&mut self, context: &mut Context<'_>, above: Stamp) -> Stamp {
         self.advance(context, self.clock.max(context.clock()).max(above).next());
         self.clock
@@ -311,8 +311,8 @@ impl Home {
         self.prepared.insert(tid, prepared);
     }
 
-    /// Ends a prepare: releases its locks, and removes its stamps, which then delay no other
-    /// writes.
+    /// Ends a prepare: releases its locks (List. 2 l. 31), and removes its stamps, which then delay
+    /// no other writes.
     fn release(&mut self, tid: TransactionId) -> Option<Prepared> {
         let prepared = self.prepared.remove(&tid)?;
         for (key, _) in &prepared.writes {
@@ -331,7 +331,8 @@ impl Home {
         Some(prepared)
     }
 
-    /// Records the decision about a prepared transaction, and shows the writes that it has delayed.
+    /// Records the decision about a prepared transaction, and shows the writes that it has delayed
+    /// (List. 2 l. 26–27, 29).
     fn settle(&mut self, context: &mut Context<'_>, tid: TransactionId, commit: Option<&Commit>) {
         let Some(prepared) = self.release(tid) else { return };
         // A PREPARE that arrived again after the commit was applied and forgotten has a stamp above

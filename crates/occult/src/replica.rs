@@ -121,8 +121,8 @@ impl Replica {
         self.parked.len()
     }
 
-    /// Reads a key at this replica. The client checks whether the version is recent enough. If it
-    /// is not, the read may wait for the home's next batch.
+    /// Reads a key at this replica (List. 2 l. 10–12; Fig. 4 l. 15–17). The client checks whether
+    /// the version is recent enough. If it is not, the read may wait for the home's next batch.
     pub(crate) fn on_read(
         &mut self,
         context: &mut Context<'_>,

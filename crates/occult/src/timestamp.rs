@@ -46,7 +46,7 @@ enum Entries {
 }
 
 impl CausalTimestamp {
-    /// Creates the timestamp of a client that has seen nothing.
+    /// Creates the timestamp of a client that has seen nothing (List. 1 l. 1–3).
     ///
     /// # Panics
     /// Panics if the scheme has no entries.
@@ -163,7 +163,7 @@ impl CausalTimestamp {
         }
     }
 
-    /// Adds everything on which `other` depends (List. 1 l. 18–20). The timestamps may have
+    /// Adds everything on which `other` depends (List. 1 l. 17–20). The timestamps may have
     /// different schemes, for example after a change of the configuration.
     pub fn merge(&mut self, other: &CausalTimestamp, homes: &Homes) {
         match (&mut self.entries, &other.entries) {

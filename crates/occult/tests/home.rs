@@ -102,7 +102,8 @@ fn bulk(value: &str) -> Outcome {
     Outcome::Bulk(Value::from(value))
 }
 
-/// Copies of a PREPARE arrive after the decision, which another process has sent.
+/// Copies of a PREPARE arrive after the decision, which another process has sent. Each gets a new
+/// stamp (List. 2 l. 3–8).
 #[test]
 fn a_prepare_that_arrives_again_changes_nothing() {
     let mut home = Home::new();
@@ -128,6 +129,7 @@ fn a_prepare_that_arrives_again_changes_nothing() {
     assert_eq!(home.value(), bulk("two"));
 }
 
+/// List. 2 l. 26–27 and 29, and §6.2: locks on objects.
 #[test]
 fn an_undecided_transaction_hides_later_commits_and_only_aborting_it_shows_them() {
     let mut home = Home::new();
@@ -168,6 +170,7 @@ fn equal_stamps_appear_in_one_step() {
     assert_eq!(home.value(), bulk("one"));
 }
 
+/// Fig. 4 l. 1–2, and List. 2 l. 23–24 for a transaction of one home.
 #[test]
 fn a_repeated_execute_is_answered_from_its_record_and_a_locked_one_is_not_recorded() {
     let mut home = Home::new();

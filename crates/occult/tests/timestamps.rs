@@ -58,6 +58,7 @@ fn knows_no_less(of: &CausalTimestamp, exact: &CausalTimestamp, homes: &Homes) {
     }
 }
 
+/// List. 1 l. 1–3, 5–7, 13–15 and 17–20, with the compression of §5.
 #[test]
 fn no_timestamp_and_no_merge_of_two_knows_less_than_the_exact_ones() {
     for seed in 0..300 {

@@ -65,7 +65,8 @@ pub(super) struct Executing {
 }
 
 impl Gateway {
-    /// Commits a transaction (§6.2). A transaction that only reads commits without a message.
+    /// Commits a transaction (§6.2; List. 3 l. 40–45). A transaction that only reads commits
+    /// without a message.
     pub(super) fn commit(&mut self, context: &mut Context<'_>, request: RequestId, number: u64) {
         let transaction = &self.open[&number].transaction;
         let validated = match context.config.has(Rule::ValidateReadSet) {
@@ -116,6 +117,7 @@ impl Gateway {
         }
     }
 
+    /// Sends PREPARE to one participant (List. 3 l. 47–50).
     fn send_prepare(&mut self, context: &mut Context<'_>, number: u64, to: Address) {
         let (tid, oldest) = (self.tid(number), self.oldest());
         let Some(open) = self.open.get_mut(&number) else { return };
@@ -133,7 +135,8 @@ impl Gateway {
         self.send_to_home(context, to, Message::Prepare(prepare));
     }
 
-    /// PREPARED: once all participants have answered, validates the transaction and sends COMMIT.
+    /// PREPARED: once all participants have answered, validates the transaction and sends COMMIT
+    /// (List. 3 l. 52–53, 57–58).
     pub(crate) fn on_prepared(
         &mut self,
         context: &mut Context<'_>,
@@ -186,7 +189,8 @@ impl Gateway {
         Some((number, self.open.get_mut(&number)?))
     }
 
-    /// LOCKED: sends PREPARE again after a delay, at most a bounded number of times (§6.2).
+    /// LOCKED: sends PREPARE again after a delay, at most a bounded number of times (§6.2; List. 3
+    /// l. 54–55).
     pub(crate) fn on_locked(
         &mut self,
         context: &mut Context<'_>,
@@ -205,6 +209,7 @@ impl Gateway {
         participant.next = context.now.monotonic.after(timing.lock_retry);
     }
 
+    /// Aborts a transaction at all participants (List. 3 l. 34–38).
     fn abort(&mut self, context: &mut Context<'_>, number: u64, cause: AbortCause) {
         let tid = self.tid(number);
         let Some(open) = self.open.get(&number) else { return };
@@ -227,8 +232,8 @@ impl Gateway {
         self.send_to_home(context, to, body);
     }
 
-    /// OUTCOME: the decision home reports the outcome, or a participant reports that the
-    /// transaction has ended.
+    /// OUTCOME: the decision home reports the outcome (List. 3 l. 62), or a participant reports
+    /// that the transaction has ended.
     pub(crate) fn on_outcome(
         &mut self,
         context: &mut Context<'_>,
@@ -288,7 +293,7 @@ impl Gateway {
         }
     }
 
-    /// Sends a single operation, or a transaction whose writes are all at one home.
+    /// Sends a single operation (Fig. 3 l. 3–6), or a transaction whose writes are all at one home.
     pub(super) fn execute(
         &mut self,
         context: &mut Context<'_>,

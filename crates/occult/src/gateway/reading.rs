@@ -14,8 +14,10 @@ use crate::message::{Message, Read, ReadAnswer};
 
 /// Delay before a read at a home that was stale there is sent again.
 const HOME_RETRY: Duration = Duration::from_millis(20);
-/// Delay before a read is sent again whose copy had not carried out a move.
+/// Delay before a read is sent again whose copy had not carried out a move, or has restarted.
 const LATE_RETRY: Duration = Duration::from_millis(2);
+/// Number of times that it is sent again to the same copy. Then it goes to the home.
+const LATE_RETRIES: u32 = 3;
 /// Number of times that a read is sent again to a home that answers with less than the client has
 /// seen.
 const HOME_RETRIES: u32 = 20;
@@ -30,6 +32,9 @@ pub(super) struct Reading {
     number: u64,
     /// Number of stale answers of the home so far.
     stale_at_home: u32,
+    /// Number of answers so far of copies that had not carried out a move, or had passed less than
+    /// all replicas.
+    late: u32,
     at: Address,
     since: Monotonic,
     /// Time when the request is sent next.
@@ -51,7 +56,8 @@ impl Reading {
 }
 
 impl Gateway {
-    /// Sends a read to the local copy; or to the home, if the local copy is known to be slow.
+    /// Sends a read to the local copy (List. 3 l. 15–19; Fig. 3 l. 9–12); or to the home, if the
+    /// local copy is known to be slow.
     pub(super) fn read(
         &mut self,
         context: &mut Context<'_>,
@@ -70,6 +76,7 @@ impl Gateway {
             op,
             number: 0,
             stale_at_home: 0,
+            late: 0,
             at: local,
             since: now,
             next: now,
@@ -130,8 +137,12 @@ impl Gateway {
             false => Rule::CheckReplicas,
         });
         if is_late {
+            reading.late += 1;
             reading.answered = true;
             reading.next = context.now.monotonic.after(LATE_RETRY);
+            if reading.late > LATE_RETRIES {
+                (_, _, reading.at) = context.home_of(&reading.key);
+            }
             return;
         }
         if freshness == Freshness::Stale && checks {
@@ -165,7 +176,8 @@ impl Gateway {
         self.end(context, number, request, reply);
     }
 
-    /// Sends a stale read to the same copy again after a delay, and in the end to the home.
+    /// Sends a stale read to the same copy again after a delay, and in the end to the home (List. 3
+    /// l. 21; Fig. 3 l. 15).
     fn retry_stale(&mut self, context: &mut Context<'_>, number: u64) {
         let Some(open) = self.open.get_mut(&number) else { return };
         let on_stale = open.on_stale;

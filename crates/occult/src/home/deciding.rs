@@ -105,7 +105,7 @@ impl Home {
         }
     }
 
-    /// ABORT: the client gives the transaction up, and sends nothing more about it.
+    /// ABORT: the client gives the transaction up, and sends nothing more (List. 2 l. 35–37).
     pub(crate) fn on_abort(&mut self, context: &mut Context<'_>, tid: TransactionId) {
         self.end(context, tid, &Decision::Abort);
     }

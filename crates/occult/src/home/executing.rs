@@ -11,7 +11,7 @@ use crate::shard::Stamp;
 use crate::timestamp::CausalTimestamp;
 
 impl Home {
-    /// EXECUTE: runs the transaction, unless it has been run before.
+    /// EXECUTE: runs the transaction, unless it has been run before (Fig. 4 l. 1–2).
     pub(crate) fn on_execute(
         &mut self,
         context: &mut Context<'_>,
@@ -65,7 +65,8 @@ impl Home {
         self.insert_record(tid, Ended::Executed(answer.clone()));
     }
 
-    /// Validates and decides a transaction. Returns the answer, and the writes with their stamp.
+    /// Validates and decides a transaction. Returns the answer, and the writes with their stamp
+    /// (Fig. 4 l. 5–6).
     fn execute(
         &mut self,
         context: &mut Context<'_>,

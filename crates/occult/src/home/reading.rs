@@ -20,10 +20,10 @@ pub(super) struct ParkedRead {
 }
 
 impl Home {
-    /// Reads a key at its home. At another home, the client may have seen the commit of a
-    /// transaction that is still undecided here. This is possible only if the stamp that was
-    /// assigned here is at most the client's entry. The read then waits for the decision, and this
-    /// home asks for it.
+    /// Reads a key at its home (List. 2 l. 10–12; Fig. 4 l. 15–17). At another home, the client
+    /// may have seen the commit of a transaction that is still undecided here. This is possible
+    /// only if the stamp that was assigned here is at most the client's entry. The read then waits
+    /// for the decision, and this home asks for it.
     pub(crate) fn on_read(&mut self, context: &mut Context<'_>, from: Address, read: Read) {
         let now = context.now.monotonic;
         if self.is_too_far_ahead(context, read.at_least) {

@@ -92,8 +92,8 @@ impl Streams {
 }
 
 impl Home {
-    /// Sends new entries to the replicas. From time to time, also sends how far all shards are
-    /// shown, so that idle shards do not look stale.
+    /// Sends new entries to the replicas (List. 2 l. 32–33; Fig. 4 l. 7–8). From time to time, also
+    /// sends how far all shards are shown, so that idle shards do not look stale.
     pub(crate) fn stream(&mut self, context: &mut Context<'_>, publish: Duration) {
         let now = context.now.monotonic;
         let flush = context.config.timing.flush;

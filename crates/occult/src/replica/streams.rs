@@ -72,7 +72,7 @@ impl Stream {
         self.start == 0 && self.position == 0 && batch.after == 0
     }
 
-    /// Applies the entries of a batch that are new.
+    /// Applies the entries of a batch that are new (Fig. 4 l. 11–13).
     pub(super) fn apply(&mut self, store: &mut Store, batch: Batch) {
         // An old entry has no effect, because the key's version is newer.
         if batch.end > self.position {

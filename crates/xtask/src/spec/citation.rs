@@ -3,14 +3,19 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use super::page::range;
+use super::page::{Unit, range};
 use crate::source::{Line, lines};
 use crate::tree::Text;
 
 /// Cited part of a paper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CitedPart {
-    Lines { algorithm: u32, lines: RangeInclusive<u32> },
+    Lines {
+        unit: Unit,
+        lines: RangeInclusive<u32>,
+    },
+    /// An algorithm, listing or figure. Lines of it may follow.
+    Whole(Unit),
     Section(String),
 }
 
@@ -25,7 +30,7 @@ pub(super) struct Citation {
     pub(super) in_test: bool,
 }
 
-/// Words that may begin a sentence before `Alg.` or `§` and are not names of papers.
+/// Words that may begin a sentence before a citation and are not names of papers.
 const NO_PAPERS: &[&str] = &["As", "By", "From", "In", "See", "The", "Unlike", "With"];
 
 /// Returns all citations in the comments and test names of a file.
@@ -78,11 +83,11 @@ fn blocks(lines: &[Line]) -> Vec<Block> {
 
 impl Block {
     /// Finds the citations. `Alg. 1 l. 2–3, 19–20` cites two ranges; a later `l. 19–22` in the same
-    /// paragraph refers to the same algorithm, and a named paper applies until another one is
-    /// named.
+    /// paragraph refers to the same algorithm, listing or figure, and a named paper applies until
+    /// another one is named.
     fn citations(&self) -> Vec<(usize, Option<String>, CitedPart)> {
         let mut found = Vec::new();
-        let (mut paper, mut algorithm) = (None, None);
+        let (mut paper, mut unit) = (None, None);
         let mut at = 0;
         while let Some((start, mark)) = next_mark(&self.text, at) {
             at = start + mark.len();
@@ -92,17 +97,17 @@ impl Block {
             {
                 paper = Some(named.to_owned());
             }
-            let places: Vec<CitedPart> = match (mark, algorithm) {
-                ("Alg. ", _) => {
-                    algorithm = leading_number(rest);
-                    Vec::new()
-                }
+            let places: Vec<CitedPart> = match (mark, unit) {
                 ("§", _) => section(rest).into_iter().collect(),
-                (_, Some(algorithm)) => ranges(rest)
-                    .into_iter()
-                    .map(|lines| CitedPart::Lines { algorithm, lines })
-                    .collect(),
-                (_, None) => Vec::new(),
+                ("l. ", Some(unit)) => {
+                    let ranges = ranges(rest).into_iter();
+                    ranges.map(|lines| CitedPart::Lines { unit, lines }).collect()
+                }
+                ("l. ", None) => Vec::new(),
+                _ => {
+                    unit = leading_number(rest).and_then(|number| Unit::marked(mark, number));
+                    unit.map(CitedPart::Whole).into_iter().collect()
+                }
             };
             let line = self.line_at(start);
             found.extend(places.into_iter().map(|place| (line, paper.clone(), place)));
@@ -116,13 +121,13 @@ impl Block {
     }
 }
 
-/// Finds the next `Alg. `, `l. ` or `§` from `from` on that is not the end of a longer word.
+/// Finds the next mark of a citation from `from` on that is not the end of a longer word.
 fn next_mark(text: &str, from: usize) -> Option<(usize, &'static str)> {
     let first = |mark: &'static str| {
         let mut places = text[from..].match_indices(mark).map(|(at, _)| from + at);
         places.find(|at| !text[..*at].ends_with(char::is_alphanumeric)).map(|at| (at, mark))
     };
-    ["Alg. ", "l. ", "§"].into_iter().filter_map(first).min()
+    Unit::MARKS.into_iter().chain(["l. ", "§"]).filter_map(first).min()
 }
 
 /// Returns the paper named just before a citation: a capitalised word, except names in capitals,
@@ -161,16 +166,23 @@ fn ranges(mut text: &str) -> Vec<RangeInclusive<u32>> {
     }
 }
 
-/// Parses the citation in the name of a test: `alg_1_l_49_to_52_barriers_wait`.
+/// Parses the citation in the name of a test: `alg_1_l_49_to_52_barriers_wait`, or with `list` or
+/// `fig`.
 fn in_name(code: &str) -> Option<CitedPart> {
     let name = code.split("fn ").nth(1)?.split('(').next()?;
-    let mut words = name[name.find("alg_")?..].split('_').skip(1);
-    let algorithm = words.next()?.parse().ok()?;
+    let words: Vec<&str> = name.split('_').collect();
+    (0..words.len()).find_map(|at| lines_in_name(&words[at..]))
+}
+
+/// Parses words that begin with a citation: `alg`, `1`, `l`, `49`, `to`, `52`.
+fn lines_in_name(words: &[&str]) -> Option<CitedPart> {
+    let mut words = words.iter().copied();
+    let unit = Unit::in_name(words.next()?, words.next()?.parse().ok()?)?;
     words.next().filter(|word| *word == "l")?;
     let first = words.next()?;
     let last = words.next().filter(|word| *word == "to").and_then(|_| words.next());
     let lines = range(&format!("{first}-{}", last.unwrap_or(first)))?;
-    Some(CitedPart::Lines { algorithm, lines })
+    Some(CitedPart::Lines { unit, lines })
 }
 
 #[cfg(test)]
@@ -186,14 +198,21 @@ mod tests {
         let places = found("crates/a/src/b.rs", content).into_iter();
         places
             .filter_map(|(_, _, place)| match place {
-                CitedPart::Lines { algorithm, lines } => Some((algorithm, lines)),
-                CitedPart::Section(_) => None,
+                CitedPart::Lines { unit: Unit::Algorithm(number), lines } => Some((number, lines)),
+                _ => None,
             })
             .collect()
     }
 
+    fn places(content: &str) -> Vec<CitedPart> {
+        found("crates/a/src/b.rs", content).into_iter().map(|(_, _, place)| place).collect()
+    }
+
+    /// Returns the papers of the citations of lines and sections.
     fn papers(content: &str) -> Vec<Option<String>> {
-        found("crates/a/src/b.rs", content).into_iter().map(|(_, paper, _)| paper).collect()
+        let found = found("crates/a/src/b.rs", content).into_iter();
+        let parts = found.filter(|(_, _, place)| !matches!(place, CitedPart::Whole(_)));
+        parts.map(|(_, paper, _)| paper).collect()
     }
 
     #[test]
@@ -205,6 +224,22 @@ mod tests {
         assert_eq!(cited("// Alg. 2 l. 1–26 and 37–38).\n"), [(2, 1..=26), (2, 37..=38)]);
         assert_eq!(cited("// Alg. 2 l. 4, and so on (l. 19).\n"), [(2, 4..=4), (2, 19..=19)]);
         assert_eq!(cited("x(); // Alg. 1 l. 9\n"), [(1, 9..=9)]);
+    }
+
+    #[test]
+    fn listings_and_figures_are_read() {
+        let (listing, figure) = (Unit::Listing(2), Unit::Figure(4));
+        assert_eq!(
+            places("// Occult List. 2 l. 3–8, as in Fig. 4 (l. 11).\n"),
+            [
+                CitedPart::Whole(listing),
+                CitedPart::Lines { unit: listing, lines: 3..=8 },
+                CitedPart::Whole(figure),
+                CitedPart::Lines { unit: figure, lines: 11..=11 },
+            ]
+        );
+        assert_eq!(places("// MixT Fig. 8, §4\n")[0], CitedPart::Whole(Unit::Figure(8)));
+        assert_eq!(places("// Sends the List. It ends.\n"), []);
     }
 
     #[test]
@@ -235,9 +270,13 @@ mod tests {
     #[test]
     fn tests_cite_by_their_names() {
         let lines = |content: &str| found("crates/a/tests/b.rs", content).pop().map(|(_, _, p)| p);
-        let place = |algorithm, lines| Some(CitedPart::Lines { algorithm, lines });
-        assert_eq!(lines("fn alg_1_l_49_to_52_barriers() {\n"), place(1, 49..=52));
-        assert_eq!(lines("    fn alg_2_l_3_known_vec() {\n"), place(2, 3..=3));
+        let place = |unit, lines| Some(CitedPart::Lines { unit, lines });
+        let (first, second) = (Unit::Algorithm(1), Unit::Algorithm(2));
+        assert_eq!(lines("fn alg_1_l_49_to_52_barriers() {\n"), place(first, 49..=52));
+        assert_eq!(lines("    fn alg_2_l_3_known_vec() {\n"), place(second, 3..=3));
+        assert_eq!(lines("fn list_2_l_24_locked() {\n"), place(Unit::Listing(2), 24..=24));
+        assert_eq!(lines("fn in_fig_3_l_9_to_17() {\n"), place(Unit::Figure(3), 9..=17));
         assert_eq!(lines("fn algebra() {\n"), None);
+        assert_eq!(lines("fn a_list_of_1_l() {\n"), None);
     }
 }
