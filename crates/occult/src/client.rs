@@ -99,7 +99,7 @@ impl Transaction {
         if shown < needed { Freshness::Stale } else { Freshness::Fresh }
     }
 
-/// Adds a read, and the dependencies of the version that was read (List. 3 l. 23–25; Fig. 3
+    /// Adds a read, and the dependencies of the version that was read (List. 3 l. 23–25; Fig. 3
     /// l. 16–17). `epoch` is the number of moves that the copy's worker had carried out.
     pub fn add_read(
         &mut self,

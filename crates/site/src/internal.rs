@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use solera_data::Op;
-use solera_machine::{AskId, GuardAnswer, RequestId};
+use solera_data::{Key, Op, Outcome, RESERVED, Value};
+use solera_machine::{AskId, GuardAnswer, RequestId, codec};
+use solera_occult::Move;
 use solera_time::Vector;
 use solera_trial::{Answer, Question};
 use solera_unistore::{Command, CommandError, Errand, Kind, Response};
@@ -12,10 +13,14 @@ use solera_unistore::{Command, CommandError, Errand, Kind, Response};
 const FIRST: u64 = 1 << 63;
 
 /// Protocol that has asked a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
     /// `trial`, which asks UniStore.
     Trial(AskId),
+    /// `occult`, which has proposed a move with this number to UniStore.
+    Proposal(AskId, u64, Move),
+    /// `occult`, whose proposal has found another move under this number.
+    OtherMove(AskId, Move),
     /// UniStore, which asks a guard.
     UniStore(AskId),
 }
@@ -25,6 +30,10 @@ pub(crate) enum Asker {
 pub(crate) enum Answered {
     /// UniStore's answer to `trial`.
     Trial(AskId, Response),
+    /// UniStore's answer to `occult`.
+    Occult(AskId, solera_occult::Answer),
+    /// `occult` needs the move that UniStore has under this number, instead of its proposal.
+    FindMove(AskId, u64, Move),
     /// A guard's answer to UniStore.
     UniStore(AskId, GuardAnswer),
 }
@@ -78,9 +87,17 @@ impl Internal {
 
     /// Queues a reply of UniStore for the protocol that has asked.
     pub(crate) fn note(&mut self, request: RequestId, response: Response) {
-        if let Some(Asker::Trial(ask)) = self.open.remove(&request) {
-            self.answered.push_back(Answered::Trial(ask, response));
-        }
+        let answered = match self.open.remove(&request) {
+            Some(Asker::Trial(ask)) => Answered::Trial(ask, response),
+            Some(Asker::Proposal(ask, number, next)) => match executed(response) {
+                Ok(Outcome::Int(0)) => Answered::FindMove(ask, number, next),
+                Ok(_) => Answered::Occult(ask, solera_occult::Answer::Agreed),
+                Err(reason) => Answered::Occult(ask, solera_occult::Answer::Failed(reason)),
+            },
+            Some(Asker::OtherMove(ask, next)) => Answered::Occult(ask, found_move(response, &next)),
+            Some(Asker::UniStore(_)) | None => return,
+        };
+        self.answered.push_back(answered);
     }
 
     /// Queues a guard's reply for UniStore.
@@ -109,12 +126,55 @@ pub(crate) fn command_of(question: Question) -> Command {
     Command::ExecuteStrong { past, key, op: Op::IncrBy(amount), kind: Kind::UPDATE }
 }
 
+/// Returns the key under which the move of homes with a number is stored.
+fn key_of_move(number: u64) -> Key {
+    Key::from(format!("{RESERVED}homes:{number}").as_str())
+}
+
+/// Returns the command that stores a move of homes, unless another one has its number.
+pub(crate) fn propose(number: u64, next: &Move) -> Command {
+    let mut bytes = Vec::new();
+    codec::append(next, &mut bytes);
+    let (past, key) = (Vector::zero(1), key_of_move(number));
+    let op = Op::SetNew(Value::from(bytes.as_slice()));
+    Command::ExecuteStrong { past, key, op, kind: Kind::UPDATE }
+}
+
+/// Returns the command that reads the move of homes with a number.
+pub(crate) fn find_move(number: u64) -> Command {
+    let (past, key) = (Vector::zero(1), key_of_move(number));
+    Command::ExecuteStrong { past, key, op: Op::Get, kind: Kind::READ }
+}
+
+/// Returns the outcome of a strong operation, or the reason why it has none.
+fn executed(response: Response) -> Result<Outcome, String> {
+    match response {
+        Response::Executed { outcome: Ok(outcome), .. } => Ok(outcome),
+        Response::Executed { outcome: Err(error), .. } => Err(error.to_string()),
+        Response::Failed(error) => Err(error.to_string()),
+        other => Err(format!("an unexpected reply: {other:?}")),
+    }
+}
+
+/// Returns the answer to a proposal that has found another move, or its own from an earlier attempt
+/// whose outcome was unknown.
+fn found_move(response: Response, proposed: &Move) -> solera_occult::Answer {
+    let bytes = match executed(response) {
+        Ok(Outcome::Bulk(bytes)) => bytes,
+        Ok(_) => return solera_occult::Answer::Failed("the list of moves has a gap".to_owned()),
+        Err(reason) => return solera_occult::Answer::Failed(reason),
+    };
+    match codec::take::<Move>(&bytes) {
+        Some((found, [])) if found == *proposed => solera_occult::Answer::Agreed,
+        Some((found, [])) => solera_occult::Answer::Other(found),
+        _ => solera_occult::Answer::Failed("the list of moves is damaged".to_owned()),
+    }
+}
+
 /// Converts UniStore's response to an answer for `trial`.
 pub(crate) fn answer_of(response: Response) -> Answer {
     match response {
-        Response::Executed { outcome: Ok(solera_data::Outcome::Int(value)), .. } => {
-            Answer::Value(value)
-        }
+        Response::Executed { outcome: Ok(Outcome::Int(value)), .. } => Answer::Value(value),
         Response::Executed { outcome: Err(error), .. } => Answer::Refused(error.to_string()),
         Response::Failed(error @ CommandError::Unavailable { tid: Some(_) }) => {
             Answer::Unknown(error.to_string())

@@ -266,14 +266,14 @@ impl Site {
             return;
         }
         collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
-        let members = self.passed_on.insert(self.unistore.members().clone());
+        let members = &self.passed_on.insert(self.unistore.members().clone()).clone();
         if let Some(primary) = &mut self.primary {
             primary.set_members(now, members);
             collect(&mut self.outputs, primary);
         }
         if let Some(occult) = &mut self.occult {
             occult.set_members(now, members);
-            collect(&mut self.outputs, occult);
+            self.settle_occult(now);
         }
         if let Some(trial) = &mut self.trial {
             trial.set_members(now, members);
@@ -327,10 +327,8 @@ impl Site {
             match output.widen() {
                 Ok(output) => self.outputs.push_back(output),
                 Err((ask, question)) => {
-                    let request = self.internal.ask(Asker::Trial(ask));
                     let command = internal::command_of(question);
-                    let input = solera_machine::Input::Client { request, command };
-                    self.unistore.handle(now, input);
+                    self.ask_unistore(now, Asker::Trial(ask), command);
                 }
             }
         }
@@ -338,7 +336,7 @@ impl Site {
 
     /// Passes questions and answers to the protocols that they are for, until none are left.
     fn settle(&mut self, now: Now) {
-        if self.trial.is_none() {
+        if self.trial.is_none() && self.occult.is_none() {
             return;
         }
         loop {
@@ -374,6 +372,15 @@ impl Site {
                     trial.handle(now, solera_machine::Input::Answered { ask, answer });
                 });
             }
+            Answered::Occult(ask, answer) => {
+                self.with_occult(now, |occult| {
+                    occult.handle(now, solera_machine::Input::Answered { ask, answer });
+                });
+            }
+            Answered::FindMove(ask, number, next) => {
+                let command = internal::find_move(number);
+                self.ask_unistore(now, Asker::OtherMove(ask, next), command);
+            }
             Answered::UniStore(ask, answer) => {
                 self.unistore.handle(now, solera_machine::Input::Answered { ask, answer });
             }
@@ -391,12 +398,30 @@ impl Site {
     }
 
     /// Applies `action` to `occult`, as [`with_primary`](Self::with_primary) does.
-    fn with_occult(&mut self, action: impl FnOnce(&mut Occult)) {
+    fn with_occult(&mut self, now: Now, action: impl FnOnce(&mut Occult)) {
         let Some(occult) = &mut self.occult else { return };
         collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
         action(occult);
-        collect(&mut self.outputs, occult);
+        self.settle_occult(now);
         self.note_participants();
+    }
+
+    /// Collects the outputs of `occult` and passes its questions to UniStore.
+    fn settle_occult(&mut self, now: Now) {
+        while let Some(output) = self.occult.as_mut().and_then(Occult::poll_output) {
+            match output.widen() {
+                Ok(output) => self.outputs.push_back(output),
+                Err((ask, solera_occult::Question::Propose { number, next })) => {
+                    let command = internal::propose(number, &next);
+                    self.ask_unistore(now, Asker::Proposal(ask, number, next), command);
+                }
+            }
+        }
+    }
+
+    fn ask_unistore(&mut self, now: Now, asker: Asker, command: solera_unistore::Command) {
+        let request = self.internal.ask(asker);
+        self.unistore.handle(now, solera_machine::Input::Client { request, command });
     }
 }
 
@@ -497,10 +522,12 @@ impl Machine for Site {
                 self.with_primary(|it| it.handle(now, Of::Client { request, command }));
             }
             Input::Message { from, generation, message: Message::Occult(message) } => {
-                self.with_occult(|it| it.handle(now, Of::Message { from, generation, message }));
+                self.with_occult(now, |it| {
+                    it.handle(now, Of::Message { from, generation, message })
+                });
             }
             Input::Client { request, command: Command::Occult(command) } => {
-                self.with_occult(|it| it.handle(now, Of::Client { request, command }));
+                self.with_occult(now, |it| it.handle(now, Of::Client { request, command }));
             }
             Input::Message { from, generation, message: Message::Trial(message) } => {
                 self.with_trial(now, |it| {
@@ -516,7 +543,7 @@ impl Machine for Site {
             Input::Cancel { request } => {
                 self.unistore.handle(now, Of::Cancel { request });
                 self.with_primary(|it| it.handle(now, Of::Cancel { request }));
-                self.with_occult(|it| it.handle(now, Of::Cancel { request }));
+                self.with_occult(now, |it| it.handle(now, Of::Cancel { request }));
                 self.with_trial(now, |it| it.handle(now, Of::Cancel { request }));
             }
             Input::Answered { answer, .. } => match answer {},
@@ -534,7 +561,7 @@ impl Machine for Site {
         self.unistore.on_deadline(now);
         self.pass_on_members(now);
         self.with_primary(|primary| primary.on_deadline(now));
-        self.with_occult(|occult| occult.on_deadline(now));
+        self.with_occult(now, |occult| occult.on_deadline(now));
         self.settle(now);
     }
 
@@ -552,8 +579,8 @@ impl Machine for Site {
             let Ok(output) = output.widen();
             return Some(output);
         }
-        let Ok(output) = self.occult.as_mut()?.poll_output()?.widen();
-        Some(output)
+        // A direct call asks nothing.
+        self.occult.as_mut()?.poll_output()?.widen().ok()
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {

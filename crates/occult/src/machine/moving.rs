@@ -10,6 +10,7 @@
 //! instead. Writes that none of them has are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use solera_data::Key;
 use solera_machine::{Address, AskId, Now, RequestId};
@@ -26,6 +27,8 @@ use crate::shard::{HomeChange, Move, ShardId, Stamp};
 
 /// Number of shards whose data a worker requests at a time.
 const WINDOW: usize = 64;
+/// Time after which a worker proposes a move again that the sites have not agreed on.
+const PROPOSE_AGAIN: Duration = Duration::from_secs(1);
 /// Number of keys in a part of a shard's data.
 const PART_KEYS: usize = 256;
 
@@ -68,6 +71,8 @@ pub(super) struct Moving {
     next_ask: u64,
     /// Time when the table was last requested or sent to all.
     asked: Option<Monotonic>,
+    /// Time when this worker last proposed a move itself.
+    proposed: Option<Monotonic>,
     /// Number of times that the table is still to be sent to all workers.
     announcements: u32,
 }
@@ -259,7 +264,7 @@ impl Occult {
                 self.out.send(to, Message::Table(Box::new(table.clone())));
             }
         }
-        self.move_from_removed();
+        self.move_from_removed(now);
         self.request_data(now);
     }
 
@@ -431,12 +436,13 @@ impl Occult {
 
     /// Proposes that the members take over the shards of sites that are leaving. The first worker
     /// of the first member does it.
-    fn move_from_removed(&mut self) {
+    fn move_from_removed(&mut self, now: Now) {
         let me = self.config.address;
         if me.worker != 0
             || self.members.members().next() != Some(me.site)
             || !self.moving.known
             || !self.moving.proposals.is_empty()
+            || self.moving.proposed.is_some_and(|at| now.monotonic.since(at) < PROPOSE_AGAIN)
         {
             return;
         }
@@ -448,6 +454,7 @@ impl Occult {
             ShardId::all(self.config.shards).filter(|shard| self.homes.home(*shard) == site),
         );
         let to: Vec<SiteId> = self.members.members().collect();
+        self.moving.proposed = Some(now.monotonic);
         self.propose(None, Move { shards, to, forced: true });
     }
 }
