@@ -478,7 +478,7 @@ mod tests {
             ("\ncluster = 'eu", "line 2: this is not TOML: invalid literal string"),
             ("f = 1\nf = 2", "line 2: 'f' is set twice"),
             ("sites = '3'", "line 1: sites: expected a whole number"),
-            ("\nwan = 3", "line 2: wan: expected a string, found integer `3`"),
+            ("\nwan = 3", "line 2: wan: expected a text in quotes, found the number 3"),
             ("max_memory = 1.5", "line 1: max_memory: 1.5 is not an amount of bytes; amounts are"),
             ("[[space]]\nname = 'x'", "line 1: the setting 'prefix' is missing"),
             ("spase = 1", "line 1: there is no setting 'spase' here; did you mean 'space'?"),
