@@ -151,6 +151,8 @@ fn explain_reports_unknown_names_and_missing_transactions() {
     let path = file("there.mixt", GOOD.as_bytes());
     let none = solera(&["explain", path.to_str().unwrap(), "pst"]);
     assert_eq!(none.status.code(), Some(2));
+    assert!(text(&none.stderr).contains("did you mean 'post'?"));
+    let none = solera(&["explain", path.to_str().unwrap(), "delete"]);
     assert!(text(&none.stderr).contains("it has post, read"));
     let code = solera(&["explain", "e0101"]);
     assert!(text(&code.stdout).starts_with("E0101: ") && !text(&code.stdout).contains("```"));
