@@ -357,9 +357,9 @@ async fn different_spaces_are_listed_and_rejected_unless_allowed() {
     std::fs::remove_dir_all(&data).unwrap();
 
     write(stock("level = 'por'\nstrong = ['SADD']") + &log("eventual"));
-    let (_, told) = other_spaces(&[&restore[..], &["--json"]].concat());
-    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-    let differences = told["differences"].as_array().unwrap();
+    let (_, report) = other_spaces(&[&restore[..], &["--json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let differences = report["differences"].as_array().unwrap();
     let whats: Vec<_> = differences.iter().map(|one| one["what"].as_str().unwrap()).collect();
     assert_eq!(whats, ["DECRBY", "INCRBY", "SADD"]);
     let first = serde_json::json!({
@@ -376,7 +376,7 @@ async fn different_spaces_are_listed_and_rejected_unless_allowed() {
     assert_eq!(new.client(1).await.get("stock:tea").await.unwrap().as_deref(), Some("5"));
     let json = ["restore", &file, "--to", &new.at(1), "--force", "--allow-other-spaces", "--json"];
     let said: serde_json::Value = serde_json::from_str(&ok(&json)).unwrap();
-    assert_eq!(said["differences"], told["differences"]);
+    assert_eq!(said["differences"], report["differences"]);
 }
 
 #[tokio::test]

@@ -206,8 +206,8 @@ fn a_port_in_use_is_reported_with_its_purpose() {
             .unwrap();
         assert!(!output.status.success());
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        let told = format!("{what} cannot listen on 127.0.0.1:{}: the port is in use", up.port);
-        assert!(error.contains(&told), "{error}");
+        let expected = format!("{what} cannot listen on 127.0.0.1:{}: the port is in use", up.port);
+        assert!(error.contains(&expected), "{error}");
     }
 }
 

@@ -159,7 +159,7 @@ fn http_requires_a_user_if_users_are_configured() {
     assert_eq!([http(&up, "/health"), http(&up, "/ready")], [200, 200]);
     let closed = ["/", "/status", "/metrics", "/faults", "/x"].map(|path| http(&up, path));
     assert_eq!(closed, [401; 5]);
-    for (user, password, what, told) in [
+    for (user, password, what, expected) in [
         ("", "", ["status"].as_slice(), "the cluster has users"),
         ("watcher", "", &["status"], "the password in SOLERA_PASSWORD is wrong"),
         ("watcher", "pw", &["status"], ""),
@@ -169,8 +169,8 @@ fn http_requires_a_user_if_users_are_configured() {
         ("root", "pw", &["heal"], ""),
     ] {
         let (done, error) = fault(user, password, what);
-        assert_eq!(done, told.is_empty(), "{user} {what:?}: {error}");
-        assert!(error.contains(told), "{user} {what:?}: {error}");
+        assert_eq!(done, expected.is_empty(), "{user} {what:?}: {error}");
+        assert!(error.contains(expected), "{user} {what:?}: {error}");
     }
     // The status is available to more users than the keys in it.
     let status = |user: &str| {

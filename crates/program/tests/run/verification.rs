@@ -19,24 +19,24 @@ fn good() -> Program {
 }
 
 #[track_caller]
-fn refused(change: impl FnOnce(&mut Program), told: &str) {
+fn refused(change: impl FnOnce(&mut Program), expected: &str) {
     let mut program = good();
     assert_eq!(verify(&program), Ok(()));
     change(&mut program);
     let found = verify(&program).unwrap_err().to_string();
-    assert!(found.contains(told), "{found}");
+    assert!(found.contains(expected), "{found}");
 }
 
 /// Checks that an instruction in the phase is rejected.
 #[track_caller]
-fn instruction(instr: Instr, told: &str) {
+fn instruction(instr: Instr, expected: &str) {
     refused(
         |program| {
             let mut body = vec![Instr::Move(0, 1)];
             body.push(instr);
             program.transactions[0].phases[0].code = code(2, vec![Value::Unit], body);
         },
-        told,
+        expected,
     );
 }
 
