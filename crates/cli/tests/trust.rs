@@ -272,6 +272,16 @@ async fn a_node_that_joins_with_a_wrong_number_gets_no_links() {
     let log = newcomer.log();
     assert!(log.contains("takes the number that `solera site add ap` printed"), "{log}");
     assert!(!log.contains("is up") && !log.contains("is down"), "{log}");
+    // The refused join does not bind the directory to the wrong number.
+    drop(newcomer);
+    let newcomer = plan.start_with(2, &["--join", "1"]);
+    eventually(&newcomer, async || newcomer.http("/ready").is_some_and(|(code, _)| code == 200))
+        .await;
+    drop(newcomer);
+    let mut newcomer = plan.start_with(2, &["--join", "2"]);
+    assert!(!newcomer.wait().success());
+    let log = newcomer.log();
+    assert!(log.contains("it is the data of generation 1 of the site"), "{log}");
 }
 
 #[tokio::test]

@@ -206,6 +206,15 @@ impl Carrier {
     /// Returns whether this node has received times of another node that the other node's data
     /// lacks.
     async fn has_lost_data(&self, theirs: &Card) -> bool {
+    /// Notes that another node has accepted this one. Must be called before messages are sent to
+    /// it.
+    async fn note_accepted(&self, node: NodeId) {
+        let Some(data) = self.data.clone().filter(|_| node.site != self.me.site) else { return };
+        if let Ok(Err(problem)) = spawn_blocking(move || data.note_accepted()).await {
+            warn!(target: SITES, "cannot note that this node was accepted: {problem}");
+        }
+    }
+
         let site = theirs.from.site;
         let membership = self.network.membership();
         if membership.status(site) != SiteStatus::Member {

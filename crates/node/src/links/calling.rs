@@ -48,6 +48,7 @@ impl Carrier {
                 Ok((stream, theirs)) => {
                     self.note_entry(&theirs).await;
                     let started = Instant::now();
+                    self.note_accepted(link.peer).await;
                     let reason = self.run_connection(&link, stream, stop.clone()).await;
                     answered = Instant::now();
                     if *stop.borrow() {
