@@ -12,6 +12,7 @@ use std::time::Duration;
 use common::{Folder, SOLERA, Up, eventually, ok};
 use solera::{Client, Error, Value};
 
+use solera_node::Token;
 /// Sends bytes to the HTTP interface, and returns the connection.
 fn http(up: &Up, request: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(up.admin()).unwrap();
@@ -196,6 +197,26 @@ async fn tokens_of_other_clusters_and_runs_are_rejected() {
 }
 
 #[test]
+#[tokio::test]
+async fn tokens_with_times_far_in_the_future_are_rejected_at_once() {
+    let up = Up::start(&["--sites", "1"]);
+    let mut client = up.client(1).await;
+    client.set("k", "v").await.unwrap();
+    let text = client.token().await.unwrap().to_string();
+    let cluster = u64::from_str_radix(&text["solera-3-".len()..][..16], 16).unwrap();
+    let later = |hours: u64| {
+        let mut token = Token::decode(text.as_bytes(), cluster, (1, 16)).unwrap();
+        let micros = token.pasts.causal.max_entry().micros() + hours * 3_600_000_000;
+        token.pasts.causal.strong.0 = micros << 12;
+        token.encode().unwrap()
+    };
+    let error = client.command(&["SOLERA.ATTACH", &later(25)]).await.unwrap_err();
+    assert!(error.to_string().starts_with("BADTOKEN the token has times"), "{error}");
+    // A time within the bound is waited for.
+    let error = client.command(&["SOLERA.ATTACH", &later(23)]).await.unwrap_err();
+    assert_ne!(error.code(), Some("BADTOKEN"), "{error}");
+}
+
 fn a_port_in_use_is_reported_with_its_purpose() {
     let up = Up::start(&["--sites", "1"]);
     // The port is in use as an HTTP port, and then as the port of a site.
