@@ -1,5 +1,6 @@
 //! `solera backup`: saves one causal snapshot of a running cluster to a file.
 
+use solera_commands::counted;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter};
 use std::os::unix::fs::OpenOptionsExt;
@@ -122,7 +123,7 @@ impl Backup {
                 output!("    conflicts: {}", printable(&pairs.join(" ")));
             }
         }
-        output!("  {file_bytes} bytes");
+        output!("  {}", counted(*file_bytes, "byte"));
     }
 }
 
@@ -162,9 +163,13 @@ impl std::fmt::Display for Amount<'_> {
         let Tally { strings, sets, hashes, elements, fields, .. } = self.0;
         write!(
             f,
-            "{} keys: {strings} strings, {sets} sets of {elements} elements, {hashes} hashes of \
-             {fields} fields",
-            self.0.keys()
+            "{}: {}, {} with {}, {} with {}",
+            counted(self.0.keys(), "key"),
+            counted(*strings, "string"),
+            counted(*sets, "set"),
+            counted(*elements, "element"),
+            counted(*hashes, "hash"),
+            counted(*fields, "field")
         )
     }
 }

@@ -1,5 +1,6 @@
 //! `solera journal`: checks, dumps and repairs the journals of a stopped node.
 
+use solera_commands::counted;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -189,7 +190,7 @@ fn print_report(folder: &Path, report: &Report) {
         output!(
             "  snapshot  {}: {} parts, up to record {}",
             snapshot.file,
-            snapshot.records,
+            counted(snapshot.records, "part"),
             snapshot.lsn.0
         );
     }

@@ -1,5 +1,6 @@
 //! `solera leader`: shows and moves the leaders of strong transactions.
 
+use solera_commands::counted;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -113,7 +114,7 @@ async fn lead_from(
         if done == wanted.len() {
             return Ok(leads);
         }
-        let what = format!("{site} leads {done} of {} partitions", wanted.len());
+        let what = format!("{site} leads {done} of {}", counted(wanted.len(), "partition"));
         if waiting.is_over() {
             return Err(format!(
                 "{what} after {} s: this site and a majority of the sites must be able to reach one another. \
@@ -157,12 +158,11 @@ fn print_leaders(args: &LeaderArgs, leads: &[Leads]) {
     let width = leads.iter().map(|leads| leads.site.len()).max().unwrap_or(0);
     let shared = leads.iter().filter(|leads| !leads.partitions.is_empty()).count() > 1;
     for Leads { site, partitions } in leads {
-        let unit = if partitions.len() == 1 { "partition" } else { "partitions" };
         let which = match shared && !partitions.is_empty() {
             true => format!(": {}", ranges(partitions)),
             false => String::new(),
         };
-        output!("{site:width$}  leads {} {unit}{which}", partitions.len());
+        output!("{site:width$}  leads {}{which}", counted(partitions.len(), "partition"));
     }
 }
 

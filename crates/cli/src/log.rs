@@ -194,7 +194,7 @@ impl Writer {
         if lost == 0 {
             return;
         }
-        let (time, note) = (utc(now_ms()), format!("{lost} lines of the log were dropped here"));
+        let (time, note) = (utc(now_ms()), format!("number of log lines dropped here: {lost}"));
         let mut note = match self.json.load(Ordering::Relaxed) {
             true => serde_json::json!({
                 "timestamp": time, "level": "WARN", "message": note, "target": SERVER,
@@ -290,7 +290,7 @@ mod tests {
         let dropped = written.iter().filter_map(|line| {
             let (time, rest) = line.split_once(" WARN  ")?;
             assert!(time.ends_with('Z'), "{line}");
-            rest.strip_suffix(" lines of the log were dropped here\n")
+            rest.trim_end().strip_prefix("number of log lines dropped here: ")
         });
         let dropped: Vec<usize> = dropped.map(|count| count.parse().unwrap()).collect();
         let written = written.len() - dropped.len() - 1;
@@ -306,7 +306,7 @@ mod tests {
         writer.note_lost_lines();
         drop(writer);
         let note: serde_json::Value = serde_json::from_str(&read.recv().unwrap()).unwrap();
-        assert_eq!(note["message"], "3 lines of the log were dropped here");
+        assert_eq!(note["message"], "number of log lines dropped here: 3");
         assert_eq!((&note["level"], &note["target"]), (&"WARN".into(), &"server".into()));
     }
 

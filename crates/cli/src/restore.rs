@@ -1,5 +1,6 @@
 //! `solera restore`: creates a new cluster from a backup.
 
+use solera_commands::counted;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -167,8 +168,9 @@ impl Done {
         match (*compared, *unread) {
             (true, 0) => output!("read back and compared: all data is identical"),
             (true, keys) => output!(
-                "read back and compared: all data is identical, except {keys} keys in spaces outside snapshots, \
-                 which were not compared"
+                "read back and compared: all data is identical, except {} in spaces outside snapshots. They \
+                 were not compared",
+                counted(keys, "key")
             ),
             (false, _) => {}
         }

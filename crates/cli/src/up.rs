@@ -1,5 +1,6 @@
 //! `solera up`: runs a geo-replicated cluster in one process.
 
+use solera_commands::counted;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -125,12 +126,11 @@ fn print_summary(cluster: &Cluster, port: u16) {
         (0..spec.sites.len()).map(|site| spec.workers_of(site).to_string()).collect();
     workers.dedup();
     output!(
-        "Solera {}: cluster '{}', {} sites of {} partitions on {} worker(s) each, f = {}\n",
+        "Solera {}: cluster '{}', {} with {} on {workers} each, f = {}\n",
         env!("CARGO_PKG_VERSION"),
         spec.name,
-        spec.sites.len(),
-        spec.partitions,
-        workers.join("/"),
+        counted(spec.sites.len(), "site"),
+        counted(spec.partitions, "partition"),
         spec.f
     );
     let heads = spec.sites.iter().map(|site| format!("{:>1$}", site.name, width.max(8)));

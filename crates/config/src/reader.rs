@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use solera_commands::counted;
 use solera_time::MAX_SITES;
 use solera_unistore::MAX_WORKERS;
 use toml::Spanned;
@@ -302,7 +303,9 @@ impl Reader<'_> {
                 .invalid(place, format!("a cluster has 1 to {MAX_SITES} sites, not {sites}"));
         }
         if named > 0 && named != sites {
-            let reason = format!("{sites} sites are asked for, but {named} are named");
+            let reason = format!(
+                "the number of sites is {sites}, but there are [[site]] tables for {named}"
+            );
             return self.invalid(place, reason);
         }
         Ok(sites)
@@ -322,8 +325,9 @@ impl Reader<'_> {
         let (partitions, place) = (partitions.value, workers.place.or(partitions.place));
         if u16::from(workers.value) > partitions {
             let reason = format!(
-                "{} workers cannot share {partitions} partitions: each needs at least one",
-                workers.value
+                "{} workers cannot share {}: each needs at least one partition",
+                workers.value,
+                counted(partitions, "partition")
             );
             return self.invalid(place, reason);
         }
@@ -335,8 +339,9 @@ impl Reader<'_> {
         let f = Setting::new(None, read, (sites - 1) / 2);
         if f.value >= sites {
             let reason = format!(
-                "{} of {sites} sites cannot fail without losing data; f is at most {}",
+                "{} of {} cannot fail without losing data; f is at most {}",
                 f.value,
+                counted(sites, "site"),
                 sites - 1
             );
             return self.invalid(f.place, reason);
@@ -465,7 +470,7 @@ mod tests {
     fn contradictions_are_named_with_their_line() {
         for (text, reason) in [
             ("sites = 0", "s.toml, line 1: a cluster has 1 to 7 sites, not 0"),
-            ("f = 1\nsites = 2\n[[site]]\nname = 'a'", "line 2: 2 sites are asked for, but 1 are"),
+            ("f = 1\nsites = 2\n[[site]]\nname = 'a'", "line 2: the number of sites is 2, but"),
             (
                 "[[site]]\nname = 'a'\n[[site]]\nname = 'a'",
                 "line 4: there are two sites called 'a'",

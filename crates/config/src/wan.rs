@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use solera_commands::similar;
+use solera_commands::{counted, similar};
 
 use crate::malformed;
 
@@ -48,7 +48,7 @@ pub enum WanError {
     #[error("{0}: {1}; the file looks like: rtt_ms = [[0, 61], [61, 0]]")]
     Malformed(String, String),
     /// The delays cover fewer sites than the cluster has.
-    #[error("the delays of '{name}' cover {covered} sites, and the cluster has {sites}")]
+    #[error("the delays of '{name}' cover {}, and the cluster has {sites}", counted(*.covered, "site"))]
     TooFewSites {
         /// Name of the delays.
         name: String,
@@ -58,7 +58,7 @@ pub enum WanError {
         sites: usize,
     },
     /// The length of a row differs from the number of rows.
-    #[error("row {} of rtt_ms has {has} numbers; of {rows} rows, each needs {rows}", .row + 1)]
+    #[error("row {} of rtt_ms has {}, and there are {}: both must be the number of sites", .row + 1, counted(*.has, "number"), counted(*.rows, "row"))]
     Ragged {
         /// Row, from 0.
         row: usize,
@@ -68,7 +68,7 @@ pub enum WanError {
         rows: usize,
     },
     /// The numbers of names and rows differ.
-    #[error("there are {names} names and {rows} rows of rtt_ms; name each row's site, or none")]
+    #[error("there are {} and {} of rtt_ms; name each row's site, or none", counted(*.names, "name"), counted(*.rows, "row"))]
     Names {
         /// Number of names.
         names: usize,

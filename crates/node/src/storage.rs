@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use solera_commands::counted;
 use solera_config::Durability;
 use solera_host::Driver;
 use solera_journal::{
@@ -60,10 +61,14 @@ impl fmt::Display for Found {
         let Found { worker, journal, keys, took, .. } = self;
         write!(
             f,
-            "{worker}: {keys} keys recovered in {} ms, from {} parts of a snapshot and {} records",
+        if (journal.snapshot_records, journal.records) == (0, 0) {
+            return write!(f, "{worker}: its journal is new");
+        }
+            "{worker}: {} recovered in {} ms, from {} of a snapshot and {}",
+            counted(*keys, "key"),
             took.as_millis(),
-            journal.snapshot_records,
-            journal.records
+            counted(journal.snapshot_records, "part"),
+            counted(journal.records, "record")
         )?;
         if let Some(torn) = &journal.torn {
             write!(f, "; {torn}")?;

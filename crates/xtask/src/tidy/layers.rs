@@ -349,6 +349,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera",
             "solera-backup",
             "solera-bench",
+            "solera-commands",
             "solera-config",
             "solera-embedded",
             "solera-journal",
