@@ -196,7 +196,7 @@ fn commands_to_try(spec: &ClusterSpec, port: u16) -> Vec<String> {
     if spec.sites.len() > 1 {
         commands.push(redis_cli(2, "get", ""));
         commands.push(login(&|user| user.may_run_all("admin")).map(|user| {
-            let ca = if is_admin_tls(spec) { " --ca …" } else { "" };
+            let ca = if is_admin_tls(spec) { " --cacert …" } else { "" };
             let cut = format!("solera fault cut 1 2 --port {port}{ca}");
             match user {
                 None => cut,
@@ -278,7 +278,7 @@ mod tests {
         let tls = "[tls]\ncert = 'c'\nkey = 'k'\nport = 7200\nadmin = true\n";
         assert_eq!(
             to_try(&(admin + tls)).last().unwrap(),
-            "SOLERA_PASSWORD=… solera fault cut 1 2 --port 7100 --ca … --user root"
+            "SOLERA_PASSWORD=… solera fault cut 1 2 --port 7100 --cacert … --user root"
         );
         let elsewhere = user("bob", &format!("{password}\ncommands = ['+@read']\nkeys = ['b:*']"));
         assert_eq!(to_try(&elsewhere), Vec::<String>::new());

@@ -4,9 +4,10 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use common::{Folder, SOLERA, Up, eventually, ok};
@@ -291,6 +292,24 @@ fn error_in(mut stream: TcpStream) -> (u16, String) {
     // An answer may precede the end of the request; then the server may reset the connection.
     let _ = stream.read_to_end(&mut answer);
     let answer = String::from_utf8(answer).unwrap();
+#[test]
+fn a_missing_login_at_another_server_is_not_taken_for_that_of_a_cluster() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = BufReader::new(stream.try_clone().unwrap()).lines();
+        while request.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+        let answer = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\
+                       WWW-Authenticate: Basic realm=\"router\"\r\n\r\n{}";
+        stream.write_all(answer).unwrap();
+    });
+    let output = Command::new(SOLERA).args(["fault", "status", "--port", &port]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("not the HTTP interface"), "{error}");
+    server.join().unwrap();
+}
+
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body["error"].as_str().unwrap().to_owned())

@@ -236,11 +236,11 @@ fn solera_up_serves_clients_over_tls() {
         (Some("ca.pem"), ""),
         (Some("other.pem"), "certificate"),
         (Some("none.pem"), "none.pem cannot be used"),
-        (None, "name its certificate authority with --ca"),
+        (None, "name its certificate authority with --cacert"),
     ] {
         let mut command = Command::new(SOLERA);
         command.args(["fault", "status", "--port", &(lab.port + 4).to_string()]);
-        command.args(ca.map(|ca| format!("--ca={}", lab.at(ca).display())));
+        command.args(ca.map(|ca| format!("--cacert={}", lab.at(ca).display())));
         let Output { status, stderr, .. } = command.output().unwrap();
         let stderr = String::from_utf8(stderr).unwrap();
         assert_eq!(status.success(), expected.is_empty(), "{ca:?}: {stderr}");
@@ -339,7 +339,10 @@ fn a_node_with_another_nodes_certificate_is_rejected() {
     std::fs::write(&config, text.replace(&eus, &uss)).unwrap();
     let mut command = Command::new(SOLERA);
     let _us = Process::start(command.args(["serve", "--site", "us", "--config"]).arg(&config));
-    eu.says("refused a call from 127.0.0.1: the certificate of node 1 of site us is for 127.0.0.1");
+    eu.says(
+        "refused a call from 127.0.0.1 (node 1 of site us): the certificate of node 1 of site us is \
+         for 127.0.0.1",
+    );
 }
 
 #[test]
