@@ -521,7 +521,6 @@ const LOG: [Setting; 3] = [
         "`error`, `warn`, `info` or `debug`; levels of areas may follow as for `--log-level`, as in \
          `\"warn,links=debug\"`",
     ),
-    live(LOG_TABLE, "level", Rule("`\"info\"`"), "`error`, `warn`, `info` or `debug`"),
     live(
         LOG_TABLE,
         "areas",

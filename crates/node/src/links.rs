@@ -194,8 +194,11 @@ impl Carrier {
         if let Ok(Err(problem)) = kept {
             // This is better than no link: a full disk prevents this node from writing, but not
             // from reading.
+            let (site, number) = self.spec.fields_of(node);
             warn!(
                 target: LINKS,
+                site,
+                node = number,
                 "the identity of the data of {} was not stored, so that this node cannot detect a loss of \
                  that data after a restart: {problem}",
                 self.spec.name_of(node)
@@ -203,9 +206,6 @@ impl Carrier {
         }
     }
 
-    /// Returns whether this node has received times of another node that the other node's data
-    /// lacks.
-    async fn has_lost_data(&self, theirs: &Card) -> bool {
     /// Notes that another node has accepted this one. Must be called before messages are sent to
     /// it.
     async fn note_accepted(&self, node: NodeId) {
@@ -215,6 +215,9 @@ impl Carrier {
         }
     }
 
+    /// Returns whether this node has received times of another node that the other node's data
+    /// lacks.
+    async fn has_lost_data(&self, theirs: &Card) -> bool {
         let site = theirs.from.site;
         let membership = self.network.membership();
         if membership.status(site) != SiteStatus::Member {
@@ -298,7 +301,9 @@ pub(crate) fn log_acceptance(network: &Network, spec: &ClusterSpec, news: Option
         ),
         Some(false) => {
             if let Some((node, reason)) = network.membership().refusal() {
-                error!(target: SITES, "takes no writes: {}", refused_by(spec, node, &reason));
+                let line = refused_by(spec, node, &reason);
+                let (site, node) = spec.fields_of(node);
+                error!(target: SITES, site, node, reason, "takes no writes: {line}");
             }
         }
         None => {}

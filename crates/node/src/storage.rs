@@ -46,6 +46,8 @@ pub struct StorageError {
 pub struct Found {
     /// Name of the worker.
     pub worker: String,
+    /// Address of the worker.
+    pub address: Address,
     /// Result of opening the journal.
     pub journal: Recovered,
     /// Number of keys.
@@ -59,11 +61,11 @@ pub struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Found { worker, journal, keys, took, .. } = self;
-        write!(
-            f,
         if (journal.snapshot_records, journal.records) == (0, 0) {
             return write!(f, "{worker}: its journal is new");
         }
+        write!(
+            f,
             "{worker}: {} recovered in {} ms, from {} of a snapshot and {}",
             counted(*keys, "key"),
             took.as_millis(),
@@ -120,6 +122,7 @@ impl Storage {
         let began = Instant::now();
         let unusable = |reason: String| StorageError { folder: folder.to_owned(), reason };
         let identity = identity(cluster, &config.unistore);
+        let address = config.unistore.address;
         let recovery = Recovery::new(config, seed);
         let read = |bytes| progress.read(bytes);
         let (mut journal, found, mut site) =
@@ -152,7 +155,7 @@ impl Storage {
             },
             again: None,
         };
-        Ok((storage, engine, Found { worker, journal: found, keys, took, run }))
+        Ok((storage, engine, Found { worker, address, journal: found, keys, took, run }))
     }
 
     /// Handles an event of the journal's thread.
