@@ -22,13 +22,14 @@ const EXAMPLES: &str = "\
 Examples:
   solera backup monday.backup                      saves `solera up` on this machine
   solera backup --from eu-1.example.com:7101 monday.backup
-  SOLERA_PASSWORD=… solera backup --from eu-1.example.com:7101 --user backup --cacert ca.pem monday.backup
+  SOLERA_PASSWORD=… solera backup --from eu-1.example.com:7101 --user ann --cacert ca.pem a.backup
   solera backup check monday.backup                verifies a backup and prints a summary
 
-The file holds all keys in one causal snapshot of the site: all writes that the site had acknowledged,
-and those of other sites that were visible there. Connect to any node of the site. The user needs
-the command solera.export, those of a transaction, and read access to all keys:
-  commands = [\"+@transaction\", \"+solera.begin\", \"+solera.commit\", \"+solera.spaces\", \"+solera.export\"]
+The file holds all keys in one causal snapshot of the site: all writes that the site had
+acknowledged, and those of other sites that were visible there. Connect to any node of the site.
+The user needs the command solera.export, those of a transaction, and read access to all keys:
+  commands = [\"+@transaction\", \"+solera.begin\", \"+solera.commit\", \"+solera.spaces\",
+              \"+solera.export\"]
   keys = [\"%R~*\"]
 
 `solera restore` creates a new cluster from it.";
@@ -59,6 +60,7 @@ pub(crate) struct BackupArgs {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Verify that a backup is complete, and print a summary
+    #[command(after_help = "Example:\n  solera backup check monday.backup")]
     Check {
         /// File to check
         file: PathBuf,

@@ -23,7 +23,8 @@ Examples:
   solera explain post.mixt --json            prints it as JSON
   solera explain E0101                       explains a code, with examples
 
-`-` stands for standard input. Exit codes: 0 explained; 1 the program has errors; 2 there is nothing to explain.";
+`-` stands for standard input. Exit codes: 0 explained; 1 the program has errors; 2 there is
+nothing to explain.";
 
 /// Explain how a program in the MixT language is split into phases, or what a diagnostic means
 #[derive(Debug, Args)]

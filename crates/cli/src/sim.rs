@@ -26,7 +26,7 @@ Examples:
   solera sim --seeds 300 --members --primary
                                        also runs a second protocol beside UniStore
   solera sim --seeds 300 --durable --trial
-                                       also exercises jobs, guards and lanes of the protocol interface
+                                       also exercises jobs, guards and lanes of protocols
   solera sim --seeds 40 --outages      takes sites, or parts of one, down for a minute
 
 Exits with 1 if a seed fails, and prints the command that replays it.";

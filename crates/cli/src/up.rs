@@ -125,6 +125,10 @@ fn print_summary(cluster: &Cluster, port: u16) {
     let mut workers: Vec<_> =
         (0..spec.sites.len()).map(|site| spec.workers_of(site).to_string()).collect();
     workers.dedup();
+    let workers = match workers.as_slice() {
+        [one] if one == "1" => "1 worker".to_owned(),
+        several => format!("{} workers", several.join("/")),
+    };
     output!(
         "Solera {}: cluster '{}', {} with {} on {workers} each, f = {}\n",
         env!("CARGO_PKG_VERSION"),

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use common::{Folder, SOLERA, Up, eventually, ok};
 use solera::{Client, Error, Value};
-
 use solera_node::Token;
+
 /// Sends bytes to the HTTP interface, and returns the connection.
 fn http(up: &Up, request: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(up.admin()).unwrap();
@@ -197,7 +197,6 @@ async fn tokens_of_other_clusters_and_runs_are_rejected() {
     assert_eq!(error.code(), Some("BADTOKEN"), "{error}");
 }
 
-#[test]
 #[tokio::test]
 async fn tokens_with_times_far_in_the_future_are_rejected_at_once() {
     let up = Up::start(&["--sites", "1"]);
@@ -218,6 +217,7 @@ async fn tokens_with_times_far_in_the_future_are_rejected_at_once() {
     assert_ne!(error.code(), Some("BADTOKEN"), "{error}");
 }
 
+#[test]
 fn a_port_in_use_is_reported_with_its_purpose() {
     let up = Up::start(&["--sites", "1"]);
     // The port is in use as an HTTP port, and then as the port of a site.
@@ -261,6 +261,16 @@ fn invalid_values_and_combinations_of_options_are_rejected() {
         let output = Command::new(SOLERA).args(arguments).output().unwrap();
         assert!(!output.status.success() && !output.stderr.is_empty(), "{arguments:?}");
     }
+    for (arguments, option) in [
+        (&["sim", "--seeds", "3", "--from", "-1"][..], "'-1' for '--from <FROM>'"),
+        (&["up", "--port", "-7"], "'-7' for '--port <PORT>'"),
+        (&["wan", "--to", "a:1", "--rtt-ms", "-1.5"], "'-1.5' for '--rtt-ms <MS>'"),
+        (&["fault", "delay", "1", "2", "-3"], "'-3' for '<MS>'"),
+    ] {
+        let output = Command::new(SOLERA).args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains(&format!("{option}: it must not be negative")), "{error}");
+    }
     let last = ["sim", "--seeds", "1", "--from", "18446744073709551615"];
     ok(&Command::new(SOLERA).args(last).output().unwrap());
 }
@@ -282,16 +292,6 @@ fn http_requests_to_the_port_of_a_site_are_rejected() {
     assert!(error.contains("not the HTTP interface"), "{error}");
 }
 
-/// The beginning of a request for a fault, which all of them share.
-const FAULTS: &str =
-    "POST /faults HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
-
-/// Returns the status code of an answer and its `error`.
-fn error_in(mut stream: TcpStream) -> (u16, String) {
-    let mut answer = Vec::new();
-    // An answer may precede the end of the request; then the server may reset the connection.
-    let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8(answer).unwrap();
 #[test]
 fn a_missing_login_at_another_server_is_not_taken_for_that_of_a_cluster() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -310,6 +310,16 @@ fn a_missing_login_at_another_server_is_not_taken_for_that_of_a_cluster() {
     server.join().unwrap();
 }
 
+/// The beginning of a request for a fault, which all of them share.
+const FAULTS: &str =
+    "POST /faults HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+
+/// Returns the status code of an answer and its `error`.
+fn error_in(mut stream: TcpStream) -> (u16, String) {
+    let mut answer = Vec::new();
+    // An answer may precede the end of the request; then the server may reset the connection.
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body["error"].as_str().unwrap().to_owned())
