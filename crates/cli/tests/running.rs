@@ -28,7 +28,7 @@ fn settings_change_while_the_server_runs() {
     // An invalid configuration, or a change that needs a restart, changes nothing.
     up.reload("log_level = 'info'\nmax_connections = 0");
     up.says("the settings stay as they were:");
-    up.says("s.toml, line 3: nobody could connect");
+    up.says("s.toml, line 3: max_connections is at least 1");
     up.reload("log_level = 'info'\nmax_connections = 9\npartitions = 8");
     up.says("s.toml, line 4: partitions cannot change while the process runs");
     up.reload("log_level = 'info'\nmax_connections = 2\ntransaction_timeout_ms = 1");

@@ -20,8 +20,8 @@ use crate::typed::Typed;
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximal difference between the clocks of a site's workers.
 const SKEW: Duration = Duration::from_secs(1);
-/// Maximal time by which a token may be ahead of this site's clock. The clocks of nodes never differ
-/// so much, unless one of them is wrong.
+/// Maximal time by which a token may be ahead of this site's clock. The clocks of nodes never
+/// differ so much, unless one of them is wrong.
 const MAX_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// SOLERA.ATTACH token: waits until this site holds the token's causal past (UniStore Alg. 1 l.

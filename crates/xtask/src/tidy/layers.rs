@@ -368,7 +368,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera-unistore",
             "solera-wan",
         ],
-        &["solera-checker", "solera-commands"],
+        &["solera-checker"],
     ),
     rule("xtask", "xtask", Layer::Tools, &[], &[]),
 ];
