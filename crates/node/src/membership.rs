@@ -1,5 +1,5 @@
-//! Statuses of the sites as this process knows them, for links and clients. The replicas decide on
-//! them.
+//! Statuses of the sites, as far as this process knows them, for links and clients. The replicas
+//! decide on the statuses.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
