@@ -102,7 +102,7 @@ fn effects_in_wrong_places_are_rejected() {
         phase.store = Some(DIRECTORY);
     };
     refused(elsewhere, "an operation of another store than the phase's");
-    refused(|program| program.transactions[0].phases[0].endorsing = true, "and writes");
+    refused(|program| program.transactions[0].phases[0].endorsing = true, "must not write");
     let result = |program: &mut Program| {
         let second = phase(None, &[], &[], code(1, vec![], vec![Instr::Result(0)]));
         program.transactions[0].phases.push(second);
