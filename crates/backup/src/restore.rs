@@ -25,10 +25,10 @@ pub enum RestoreError {
     #[error("cannot read the backup: {0}")]
     Read(ReadError),
     /// The cluster already holds this number of keys; nothing was written.
-    #[error("the cluster is not empty: it holds {0} keys already")]
+    #[error("the cluster is not empty: number of its keys: {0}")]
     NotEmpty(u64),
     /// The cluster's spaces differ from the backup's; nothing was written.
-    #[error("the cluster's spaces differ from the backup's in {} places", .0.len())]
+    #[error("the cluster's spaces differ from the backup's; number of differences: {}", .0.len())]
     Spaces(Vec<Difference>),
     /// The cluster returned an error or was lost in the middle; it holds a part of the backup.
     #[error(transparent)]

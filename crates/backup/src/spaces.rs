@@ -27,8 +27,8 @@ pub struct SpaceInfo {
     pub strong: Vec<String>,
     /// Pairs of strong commands that conflict; empty unless the level is `por`.
     pub conflicts: Vec<[String; 2]>,
-    /// Event at which updates are answered, if the protocol has the choice. It is also missing in
-    /// backups of older builds.
+    /// Event after which updates are answered; `None` if the protocol has no choice, and in backups
+    /// of older builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
 }
@@ -45,8 +45,8 @@ impl SpaceInfo {
         self.protocol_number == UNISTORE
     }
 
-    /// Returns the name and the number of the protocol. The name may be one of another version's
-    /// protocols; control characters in it are escaped.
+    /// Returns the name and the number of the protocol. A protocol of another version may have
+    /// any name, so control characters are escaped.
     pub fn shown_protocol(&self) -> String {
         format!("{} ({})", self.protocol.escape_debug(), self.protocol_number)
     }
@@ -134,7 +134,8 @@ pub(crate) fn space_of<'a>(spaces: &'a [SpaceInfo], key: &[u8]) -> Option<&'a Sp
     spaces.iter().filter(matches).max_by_key(|space| space.prefix.len())
 }
 
-/// Describes the space of keys whose prefix has no space of its own.
+/// Describes the space that contains the keys with a prefix, where no space has exactly this
+/// prefix.
 fn instead(spaces: &[SpaceInfo], prefix: &str) -> String {
     match space_of(spaces, prefix.as_bytes()) {
         Some(space) => format!("none; in space '{}', {}", space.name, space.level),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use solera_commands::counted;
+
 use serde_json::{Value, json};
 
 use crate::driver::Pace;
@@ -196,10 +198,10 @@ impl fmt::Display for Report {
         let pace = &self.pace;
         writeln!(
             f,
-            "{}; {} clients at {} site(s), thinking {} ms; measured for {} s; strong: {}\n",
+            "{}; {} at {}, thinking {} ms; measured for {} s; strong: {}\n",
             self.workload,
-            pace.clients,
-            self.sites.len(),
+            counted(pace.clients, "client"),
+            counted(self.sites.len(), "site"),
             ms(pace.think),
             pace.window.as_secs_f64(),
             self.strong.name(),
@@ -235,7 +237,11 @@ impl fmt::Display for Report {
             let Invariant { rule, checked, broken, examples } = invariant;
             match broken {
                 0 => writeln!(f, "  {rule}: holds ({checked} checked)")?,
-                _ => writeln!(f, "  {rule}: BROKEN {broken} times ({checked} checked)")?,
+                _ => writeln!(
+                    f,
+                    "  {rule}: BROKEN {} ({checked} checked)",
+                    counted(*broken, "time")
+                )?,
             }
             examples.iter().try_for_each(|example| writeln!(f, "    {example}"))?;
         }

@@ -1,10 +1,10 @@
 //! A cluster in virtual time whose workers are as busy as real ones.
 //!
 //! The machines are those of the server; the cluster simulates the delays between regions and the
-//! clients' closed loop. Each worker is a virtual core. A core is busy for the cost of its
-//! machine's steps and of the host's work, by a table of counted costs (`cost`). Inputs that arrive
-//! while the core is busy wait. A few real cores can thus show at which load hundreds of virtual
-//! ones saturate, and one seed always gives the same results.
+//! clients' closed loop. Each worker is a virtual core. A table of counted costs (`cost`)
+//! determines how long each step of the machine, and each action of the host, keeps the core busy.
+//! Inputs that arrive while the core is busy wait. A few real cores can thus show at which load
+//! hundreds of virtual ones saturate, and one seed always gives the same results.
 //!
 //! | module | subject |
 //! |---|---|

@@ -105,14 +105,14 @@ fn strong_transactions_keep_the_invariants() {
 #[test]
 fn data_is_loaded_once_and_that_of_another_scale_refused() {
     let place = place(1, "none");
-    let (tiny, told) = (rubis("tiny"), std::cell::RefCell::new(Vec::new()));
+    let (tiny, reported) = (rubis("tiny"), std::cell::RefCell::new(Vec::new()));
     for _ in 0..2 {
-        let tell = |what: &str| told.borrow_mut().push(what.to_owned());
+        let tell = |what: &str| reported.borrow_mut().push(what.to_owned());
         // One client, because several could race.
         let report = run(&tiny, &place, Strong::Causal, &pace(1, 1), &tell).unwrap();
         assert!(report.holds(), "{report}");
     }
-    assert_eq!(*told.borrow(), ["loading", "running", "checking", "running", "checking"]);
+    assert_eq!(*reported.borrow(), ["loading", "running", "checking", "running", "checking"]);
     let refused = run(&rubis("small"), &place, Strong::Causal, &pace(4, 1), &|_| ());
     let Err(BenchError::OtherData { found, wanted }) = refused else { panic!("{refused:?}") };
     assert_eq!((found.as_str(), wanted.as_str()), ("tiny", "small"));

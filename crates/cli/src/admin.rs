@@ -13,6 +13,7 @@ use hyper::client::conn::http1;
 use hyper::{Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use solera_node::REALM;
 use solera_tls::Tls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
@@ -39,9 +40,24 @@ pub(crate) struct AdminArgs {
     /// User to log in as, where users are configured. The password is read from SOLERA_PASSWORD
     #[arg(long, global = true)]
     user: Option<String>,
-    /// Use TLS, and trust certificates signed by an authority in this file (PEM)
-    #[arg(long, global = true)]
-    ca: Option<PathBuf>,
+    /// Use TLS, and trust certificates that this authority signed (PEM)
+    #[arg(long, value_name = "FILE", alias = "ca", global = true)]
+    cacert: Option<PathBuf>,
+}
+
+/// Response of a server.
+struct Answer {
+    code: StatusCode,
+    /// Whether the response asks for a user of a Solera cluster.
+    is_login: bool,
+    body: Bytes,
+}
+
+/// Returns whether a header `WWW-Authenticate` asks for a user of a Solera cluster. Other servers
+/// may answer with the same status code.
+fn is_of_solera(how: &[u8]) -> bool {
+    let realm = format!("realm=\"{REALM}\"");
+    how.windows(realm.len()).any(|part| part == realm.as_bytes())
 }
 
 impl AdminArgs {
@@ -65,7 +81,10 @@ impl AdminArgs {
         let request = request.body(body.to_owned()).map_err(|error| error.to_string())?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
-        let (code, body) = runtime.block_on(self.exchange(request))?;
+        let Answer { code, is_login, body } = runtime.block_on(self.exchange(request))?;
+        if code == StatusCode::UNAUTHORIZED && !is_login {
+            return Err(self.not_solera());
+        }
         if code == StatusCode::UNAUTHORIZED {
             return Err(match &self.user {
                 Some(user) => format!(
@@ -96,7 +115,7 @@ impl AdminArgs {
     fn not_solera(&self) -> String {
         format!(
             "the server on {} is not the HTTP interface of a cluster; `solera up` serves it on \
-             its --port, 7100 by default. If it uses TLS, name its certificate authority with --ca",
+             its --port, 7100 by default. If it uses TLS, name its certificate authority with --cacert",
             self.address()
         )
     }
@@ -106,12 +125,12 @@ impl AdminArgs {
         format!("no cluster answers on {address} ({error}); is `solera up` running there?")
     }
 
-    /// Connects, sends the request, and returns the code and the body of the response.
-    async fn exchange(&self, request: Request<String>) -> Result<(StatusCode, Bytes), String> {
+    /// Connects, sends the request, and returns the response.
+    async fn exchange(&self, request: Request<String>) -> Result<Answer, String> {
         let stream = self.connect().await.map_err(|error| self.failed(&error))?;
         let answered = async {
-            let Some(ca) = &self.ca else { return self.send(stream, request).await };
-            let tls = Tls::new(ca, None).map_err(|error| format!("--ca: {error}"))?;
+            let Some(ca) = &self.cacert else { return self.send(stream, request).await };
+            let tls = Tls::new(ca, None).map_err(|error| format!("--cacert: {error}"))?;
             let stream = tls.connect(&self.host, stream).await;
             self.send(stream.map_err(|error| self.failed(&error))?, request).await
         };
@@ -142,7 +161,7 @@ impl AdminArgs {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
         request: Request<String>,
-    ) -> Result<(StatusCode, Bytes), String> {
+    ) -> Result<Answer, String> {
         // An error other than one of the connection shows that the server does not use HTTP.
         let why = |error: hyper::Error| match error.source().and_then(|why| why.downcast_ref()) {
             Some(error) => self.failed(error),
@@ -152,7 +171,10 @@ impl AdminArgs {
         let answered = async move {
             let response = sender.send_request(request).await?;
             let code = response.status();
-            Ok((code, response.into_body().collect().await?.to_bytes()))
+            let how = response.headers().get(header::WWW_AUTHENTICATE);
+            let is_login = how.is_some_and(|how| is_of_solera(how.as_bytes()));
+            let body = response.into_body().collect().await?.to_bytes();
+            Ok(Answer { code, is_login, body })
         };
         // The connection ends when its sender is dropped; the answer reports its errors.
         tokio::join!(answered, connection).0.map_err(why)

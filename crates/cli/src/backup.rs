@@ -1,5 +1,6 @@
 //! `solera backup`: saves one causal snapshot of a running cluster to a file.
 
+use solera_commands::counted;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter};
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,13 +22,14 @@ const EXAMPLES: &str = "\
 Examples:
   solera backup monday.backup                      saves `solera up` on this machine
   solera backup --from eu-1.example.com:7101 monday.backup
-  SOLERA_PASSWORD=… solera backup --from eu-1.example.com:7101 --user backup --cacert ca.pem monday.backup
+  SOLERA_PASSWORD=… solera backup --from eu-1.example.com:7101 --user ann --cacert ca.pem a.backup
   solera backup check monday.backup                verifies a backup and prints a summary
 
-The file holds all keys in one causal snapshot of the site: all writes that the site had acknowledged,
-and those of other sites that were visible there. Connect to any node of the site. The user needs
-the command solera.export, those of a transaction, and read access to all keys:
-  commands = [\"+@transaction\", \"+solera.begin\", \"+solera.commit\", \"+solera.spaces\", \"+solera.export\"]
+The file holds all keys in one causal snapshot of the site: all writes that the site had
+acknowledged, and those of other sites that were visible there. Connect to any node of the site.
+The user needs the command solera.export, those of a transaction, and read access to all keys:
+  commands = [\"+@transaction\", \"+solera.begin\", \"+solera.commit\", \"+solera.spaces\",
+              \"+solera.export\"]
   keys = [\"%R~*\"]
 
 `solera restore` creates a new cluster from it.";
@@ -58,6 +60,7 @@ pub(crate) struct BackupArgs {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Verify that a backup is complete, and print a summary
+    #[command(after_help = "Example:\n  solera backup check monday.backup")]
     Check {
         /// File to check
         file: PathBuf,
@@ -122,7 +125,7 @@ impl Backup {
                 output!("    conflicts: {}", printable(&pairs.join(" ")));
             }
         }
-        output!("  {file_bytes} bytes");
+        output!("  {}", counted(*file_bytes, "byte"));
     }
 }
 
@@ -162,9 +165,13 @@ impl std::fmt::Display for Amount<'_> {
         let Tally { strings, sets, hashes, elements, fields, .. } = self.0;
         write!(
             f,
-            "{} keys: {strings} strings, {sets} sets of {elements} elements, {hashes} hashes of \
-             {fields} fields",
-            self.0.keys()
+            "{}: {}, {} with {}, {} with {}",
+            counted(self.0.keys(), "key"),
+            counted(*strings, "string"),
+            counted(*sets, "set"),
+            counted(*elements, "element"),
+            counted(*hashes, "hash"),
+            counted(*fields, "field")
         )
     }
 }

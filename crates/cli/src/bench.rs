@@ -16,13 +16,13 @@ Examples:
   solera bench --up 3 --wan aws                      RUBiS on a cluster in this process
   solera bench --up 3 --wan aws --strong causal      the same, with strong transactions run causally
   solera bench --at 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103 --scale medium --clients 2000
-  solera bench --up 3 --contended 8 --think-ms 0     many transactions contend for the same names and items
+  solera bench --up 3 --contended 8 --think-ms 0     many transactions contend for the same items
   solera bench --workload micro --up 3 --strong-percent 10 --hot-percent 20
   solera bench --workload rubis --print-spaces       prints the spaces that --at requires
 
-A running cluster must have the spaces that --print-spaces prints; with --strong causal it must not have
-them. Otherwise nothing runs. Exits with 1 in this case, if an invariant is broken, or if no transaction
-succeeded.";
+A running cluster must have the spaces that --print-spaces prints; with --strong causal it must
+not have them. Otherwise nothing runs. Exits with 1 in this case, if an invariant is broken, or if
+no transaction succeeded.";
 
 /// Run a workload, measure it, and check the invariants of its data
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `solera check`: runs the compiler's checks on MixT sources.
 
+use solera_commands::counted;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -82,26 +83,22 @@ pub(crate) fn main(args: &CheckArgs) -> ExitCode {
 
 /// Prints one line with the numbers of files, errors and warnings.
 fn summary(checked: &[Checked], errors: usize, warnings: usize) {
-    let files = plural(checked.len(), "file");
-    let transactions = checked.iter().map(|one| one.transactions.len()).sum();
+    let files = counted(checked.len(), "file");
+    let transactions: usize = checked.iter().map(|one| one.transactions.len()).sum();
     let warned = match warnings {
         0 => String::new(),
-        _ => format!(", {}", plural(warnings, "warning")),
+        _ => format!(", {}", counted(warnings, "warning")),
     };
     match errors {
         _ if checked.is_empty() => {}
         0 => {
             print_error!(
                 "checked {files}, {}: no errors{warned}",
-                plural(transactions, "transaction")
+                counted(transactions, "transaction")
             )
         }
-        _ => print_error!("checked {files}: {}{warned}", plural(errors, "error")),
+        _ => print_error!("checked {files}: {}{warned}", counted(errors, "error")),
     }
-}
-
-fn plural(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Returns the number of variables that a transaction passes from phase to phase.

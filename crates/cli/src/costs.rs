@@ -12,13 +12,13 @@ Examples:
   solera costs                               prints the table, in some minutes
   solera costs --check docs/benchmarks.md    compares with the table of a document
 
-The tables of documents are those of a binary that `cargo build --profile dist` builds, target/dist/solera. With
---check, the command rejects other builds, whose requests cost more.
+The tables of documents are those of a binary that `cargo build --profile dist` builds,
+target/dist/solera. With --check, the command rejects other builds, whose requests cost more.
 
-Callgrind counts the user-space instructions of one worker and of a client that sends requests over an in-memory
-connection, with a clock that advances by 50 µs for each request. Strace counts the system calls of a server that
-receives requests over TCP. Requires valgrind and strace. With --check, exits with 1 if a request costs over 2% more
-than in the document.";
+Callgrind counts the user-space instructions of one worker and of a client that sends requests
+over an in-memory connection, with a clock that advances by 50 µs for each request. Strace counts
+the system calls of a server that receives requests over TCP. Requires valgrind and strace. With
+--check, exits with 1 if a request costs over 2% more than in the document.";
 
 /// Profile of the binaries that are measured.
 const MEASURED: &str = "dist";

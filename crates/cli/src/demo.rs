@@ -33,8 +33,8 @@ Examples:
   scripts/with-stores solera demo checkout
                        starts a server for the demo; in Solera's repository
 
-Creates a schema called solera_demo_… in the database, and removes it at the end. The user needs the
-CREATE privilege on the database. Exits with 1 if a check fails.";
+Creates a schema called solera_demo_… in the database, and removes it at the end. The user needs
+the CREATE privilege on the database. Exits with 1 if a check fails.";
 
 /// Watch a geo-replicated cluster keep its guarantees, in a few seconds
 #[derive(Debug, Args)]
@@ -52,6 +52,7 @@ pub(crate) struct DemoArgs {
 enum Story {
     /// Check, explain and measure the Message Groups program: mixed levels compared with all
     /// linearizable
+    #[command(after_help = "Example:\n  solera demo message-groups --seconds 5")]
     MessageGroups {
         /// Time to measure each variant, in seconds [default: 10, or 1 with --fast]
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]

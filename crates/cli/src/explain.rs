@@ -10,6 +10,7 @@ use serde_json::json;
 use solera_language::codes;
 use solera_language::compile::compile;
 use solera_language::explain::{self, Transaction};
+use solera_language::nearest::nearest;
 
 use crate::source::Source;
 
@@ -22,7 +23,8 @@ Examples:
   solera explain post.mixt --json            prints it as JSON
   solera explain E0101                       explains a code, with examples
 
-`-` stands for standard input. Exit codes: 0 explained; 1 the program has errors; 2 there is nothing to explain.";
+`-` stands for standard input. Exit codes: 0 explained; 1 the program has errors; 2 there is
+nothing to explain.";
 
 /// Explain how a program in the MixT language is split into phases, or what a diagnostic means
 #[derive(Debug, Args)]
@@ -61,9 +63,11 @@ pub(crate) fn main(args: &ExplainArgs) -> ExitCode {
         let names: Vec<_> = transactions.iter().map(|one| one.name.clone()).collect();
         transactions.retain(|one| one.name == *name);
         if transactions.is_empty() {
-            let known = match names.as_slice() {
-                [] => "it has none".to_owned(),
-                names => format!("it has {}", names.join(", ")),
+            let near = nearest(name, names.iter().map(String::as_str));
+            let known = match (near, names.as_slice()) {
+                (Some(near), _) => format!("did you mean '{near}'?"),
+                (None, []) => "it has none".to_owned(),
+                (None, names) => format!("it has {}", names.join(", ")),
             };
             return nothing(&format!("{} has no transaction '{name}'; {known}", source.name));
         }

@@ -33,6 +33,7 @@ pub(crate) struct FaultArgs {
 #[derive(Debug, Subcommand)]
 enum Kind {
     /// Cut the link between two sites
+    #[command(after_help = "Example:\n  solera fault cut virginia california")]
     Cut {
         /// Name or number of a site
         a: String,
@@ -40,18 +41,22 @@ enum Kind {
         b: String,
     },
     /// End all cuts and added delays
+    #[command(after_help = "Example:\n  solera fault heal")]
     Heal,
     /// Kill a site
+    #[command(after_help = "Example:\n  solera fault kill frankfurt")]
     Kill {
         /// Name or number of the site
         site: String,
     },
     /// Restart a killed site with the state it had
+    #[command(after_help = "Example:\n  solera fault restart frankfurt")]
     Restart {
         /// Name or number of the site
         site: String,
     },
     /// Add a delay between two sites, each way
+    #[command(after_help = "Example:\n  solera fault delay virginia frankfurt 200")]
     Delay {
         /// Name or number of a site
         a: String,
@@ -61,6 +66,7 @@ enum Kind {
         ms: u64,
     },
     /// Show the state of sites and links
+    #[command(after_help = "Example:\n  solera fault status --json")]
     Status {
         /// Print the state as JSON
         #[arg(long)]

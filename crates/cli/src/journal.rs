@@ -1,5 +1,6 @@
 //! `solera journal`: checks, dumps and repairs the journals of a stopped node.
 
+use solera_commands::counted;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use solera_unistore::{Part, Record};
 
 const EXAMPLES: &str = "\
 Examples:
-  solera journal check /var/lib/solera      checks all journals below DIR; exit code 1 if any is damaged
+  solera journal check /var/lib/solera      checks all journals below DIR; exit code 1 for damage
   solera journal dump DIR/eu/worker-0       prints every record, one per line
   solera journal repair DIR/eu/worker-0     truncates a damaged journal at the first damage
 
@@ -39,16 +40,19 @@ pub(crate) struct JournalArgs {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Read all journals and report damage
+    #[command(after_help = "Example:\n  solera journal check /var/lib/solera")]
     Check {
         /// Data directory, or a worker's folder in it
         dir: PathBuf,
     },
     /// Print every record
+    #[command(after_help = "Example:\n  solera journal dump /var/lib/solera/eu/worker-0")]
     Dump {
         /// Data directory, or a worker's folder in it
         dir: PathBuf,
     },
     /// Truncate a damaged journal at the first damage, after copying what is removed
+    #[command(after_help = "Example:\n  solera journal repair /var/lib/solera/eu/worker-0")]
     Repair {
         /// Folder of one worker
         dir: PathBuf,
@@ -187,9 +191,9 @@ fn print_report(folder: &Path, report: &Report) {
     }
     if let Some(snapshot) = &report.snapshot {
         output!(
-            "  snapshot  {}: {} parts, up to record {}",
+            "  snapshot  {}: {}, up to record {}",
             snapshot.file,
-            snapshot.records,
+            counted(snapshot.records, "part"),
             snapshot.lsn.0
         );
     }

@@ -1,5 +1,6 @@
 //! `solera leader`: shows and moves the leaders of strong transactions.
 
+use solera_commands::counted;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,13 +18,15 @@ Examples:
   solera leader move 2                               the same for the second site
   solera leader move us 3 7                          makes us the leader of partitions 3 and 7 only
 
-Each partition has a leader among the sites, which orders its strong transactions. Their latency is
-lowest at the leader's site: one round trip to the nearest other site. From other sites they take one
-round trip to the leader. The leader should therefore be the site whose clients use them most.
+Each partition has a leader among the sites, which orders its strong transactions. Their latency
+is lowest at the leader's site: one round trip to the nearest other site. From other sites they
+take one round trip to the leader. The leader should therefore be the site whose clients use them
+most.
 
-When a leader fails, another site replaces it automatically. The failed site does not become the leader
-again when it restarts; move the leader back with this command. While leaders move, some transactions
-take longer. Transactions of several commands on keys that others change may have to be retried.
+When a leader fails, another site replaces it automatically. The failed site does not become the
+leader again when it restarts; move the leader back with this command. While leaders move, some
+transactions take longer. Transactions of several commands on keys that others change may have to
+be retried.
 
 Exits with 1 if the site or a partition does not exist, or if the site does not lead in time.";
 
@@ -51,8 +54,10 @@ pub(crate) struct LeaderArgs {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List the number of partitions that each site leads, and their numbers if several sites lead
+    #[command(after_help = "Example:\n  solera leader list --at eu-1.example.com:7101")]
     List,
     /// Make a site the leader of all partitions, or of some
+    #[command(after_help = "Example:\n  solera leader move us 3 7 --at eu-1.example.com:7101")]
     Move {
         /// Name or number of the site
         site: String,
@@ -113,7 +118,7 @@ async fn lead_from(
         if done == wanted.len() {
             return Ok(leads);
         }
-        let what = format!("{site} leads {done} of {} partitions", wanted.len());
+        let what = format!("{site} leads {done} of {}", counted(wanted.len(), "partition"));
         if waiting.is_over() {
             return Err(format!(
                 "{what} after {} s: this site and a majority of the sites must be able to reach one another. \
@@ -157,12 +162,11 @@ fn print_leaders(args: &LeaderArgs, leads: &[Leads]) {
     let width = leads.iter().map(|leads| leads.site.len()).max().unwrap_or(0);
     let shared = leads.iter().filter(|leads| !leads.partitions.is_empty()).count() > 1;
     for Leads { site, partitions } in leads {
-        let unit = if partitions.len() == 1 { "partition" } else { "partitions" };
         let which = match shared && !partitions.is_empty() {
             true => format!(": {}", ranges(partitions)),
             false => String::new(),
         };
-        output!("{site:width$}  leads {} {unit}{which}", partitions.len());
+        output!("{site:width$}  leads {}{which}", counted(partitions.len(), "partition"));
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use solera_config::areas::SERVER;
 use solera_config::{LogFormat, LogLevel, LogSpec};
 use solera_node::utc;
+use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{self, FormatEvent, FormatFields, Json};
@@ -120,13 +121,26 @@ where
         if self.json.load(Ordering::Relaxed) {
             return self.as_json.format_event(context, line, event);
         }
-        let mut text = String::new();
-        context.format_fields(format::Writer::new(&mut text), event)?;
+        let mut message = Message::default();
+        event.record(&mut message);
+        let Message(text) = message;
         // An event may contain text from other nodes or clients, which must not look like several
         // lines.
         let text = text.replace(|c: char| c.is_control(), " ");
         Utc.format_time(&mut line)?;
         writeln!(line, " {:<5} {text}", event.metadata().level().as_str())
+    }
+}
+
+/// Message of an event. Its other fields are left out of texts, because the message contains them.
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
     }
 }
 
@@ -194,7 +208,7 @@ impl Writer {
         if lost == 0 {
             return;
         }
-        let (time, note) = (utc(now_ms()), format!("{lost} lines of the log were dropped here"));
+        let (time, note) = (utc(now_ms()), format!("number of log lines dropped here: {lost}"));
         let mut note = match self.json.load(Ordering::Relaxed) {
             true => serde_json::json!({
                 "timestamp": time, "level": "WARN", "message": note, "target": SERVER,
@@ -290,7 +304,7 @@ mod tests {
         let dropped = written.iter().filter_map(|line| {
             let (time, rest) = line.split_once(" WARN  ")?;
             assert!(time.ends_with('Z'), "{line}");
-            rest.strip_suffix(" lines of the log were dropped here\n")
+            rest.trim_end().strip_prefix("number of log lines dropped here: ")
         });
         let dropped: Vec<usize> = dropped.map(|count| count.parse().unwrap()).collect();
         let written = written.len() - dropped.len() - 1;
@@ -306,7 +320,7 @@ mod tests {
         writer.note_lost_lines();
         drop(writer);
         let note: serde_json::Value = serde_json::from_str(&read.recv().unwrap()).unwrap();
-        assert_eq!(note["message"], "3 lines of the log were dropped here");
+        assert_eq!(note["message"], "number of log lines dropped here: 3");
         assert_eq!((&note["level"], &note["target"]), (&"WARN".into(), &"server".into()));
     }
 
@@ -331,6 +345,15 @@ mod tests {
         assert_eq!((&line["level"], &line["target"]), (&"INFO".into(), &"sites".into()));
         assert!(line["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
         assert_eq!(line.as_object().unwrap().len(), 4, "{line}");
+    }
+
+    #[test]
+    fn fields_of_an_event_are_in_json_only() {
+        let event = || info!(target: LINKS, site = "us", node = 2, "link to {} is up", "us");
+        let line: serde_json::Value =
+            serde_json::from_str(&logged("info", true, event).concat()).unwrap();
+        assert_eq!((&line["site"], &line["node"]), (&"us".into(), &2.into()));
+        assert!(logged("info", false, event).concat().ends_with(" INFO  link to us is up\n"));
     }
 
     #[test]

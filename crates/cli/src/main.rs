@@ -35,7 +35,8 @@ mod wan;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::log::Log;
 
@@ -46,7 +47,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A geo-replicated database that lets each piece of data have the consistency it needs
 #[derive(Debug, Parser)]
-#[command(name = "solera", version)]
+#[command(name = "solera", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -75,7 +76,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let command = match Cli::try_parse() {
+    let command = match parse() {
         Ok(cli) => cli.command,
         Err(text) if text.use_stderr() => text.exit(),
         // --help and --version.
@@ -88,6 +89,40 @@ fn main() -> ExitCode {
     let code = run_command(command, &log);
     log.flush();
     output::finish(code)
+}
+
+/// Parses the arguments of the process.
+fn parse() -> Result<Cli, clap::Error> {
+    let grammar = with_negative_numbers(Cli::command());
+    let parsed = grammar.try_get_matches();
+    parsed.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(
+        |error| match negative_number(&error) {
+            Some(reason) => clap::Error::raw(ErrorKind::ValueValidation, reason),
+            None => error,
+        },
+    )
+}
+
+/// Lets all options and arguments take negative numbers. Otherwise an error would call the number
+/// an unknown option.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let takes_values = arg.get_action().takes_values();
+        arg.allow_negative_numbers(takes_values)
+    });
+    command.mut_subcommands(with_negative_numbers)
+}
+
+/// Returns a description of the error if an option does not accept a negative number.
+fn negative_number(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text),
+        _ => None,
+    };
+    let (value, option) = (text(ContextKind::InvalidValue)?, text(ContextKind::InvalidArg)?);
+    let number: f64 = value.parse().ok()?;
+    (error.kind() == ErrorKind::ValueValidation && number < 0.0)
+        .then(|| format!("invalid value '{value}' for '{option}': it must not be negative\n"))
 }
 
 fn run_command(command: Command, log: &Log) -> ExitCode {

@@ -10,19 +10,19 @@ use crate::stores;
 
 const EXAMPLES: &str = "\
 Examples:
-  solera papers unistore                     under two minutes; the page is papers-unistore/index.html
+  solera papers unistore                     writes papers-unistore/index.html in two minutes
   solera papers unistore --full --json rows.json
   solera papers unistore --figure 5          one figure alone
   solera papers mixt                         mixed transactions over two clusters
-  solera papers mixt --postgres URL          also over PostgreSQL, with a cluster for the causal data
+  solera papers mixt --postgres URL          also over PostgreSQL
   scripts/with-stores solera papers mixt     the same, with a temporary server
   solera papers calibrate > crates/bench/src/virtual_cluster/costs.json
-                                             recounts the costs of steps of virtual clusters, in a few minutes
+                                             recounts the costs of virtual clusters in minutes
   solera papers calibrate --check            lists steps whose costs differ from the table
-  solera papers calibrate --turns            latencies beside a saturated space of primary, in seconds
+  solera papers calibrate --turns            latencies beside a busy space of primary
 
-All numbers are measured in this run. A missed target is reported and is not an error. The command exits
-with 1 if the experiments cannot run, or if their results cannot be written.";
+All numbers are measured in this run. A missed target is reported and is not an error. The command
+exits with 1 if the experiments cannot run, or if their results cannot be written.";
 
 /// Run the experiments behind a paper's figures, and compare the numbers
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `solera restore`: creates a new cluster from a backup.
 
+use solera_commands::counted;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,10 +22,11 @@ Examples:
   solera up --data DIR --restore monday.backup    the same, and starts the cluster
   solera restore monday.backup --to 10.0.0.1:7101 fills a new, running cluster (`solera serve`)
 
-The new cluster may have other sites, partitions and workers than the old one, but must have the same
-spaces: the same prefixes, levels, strong commands and conflicts. If they differ, the command writes
-nothing, lists all differences, and exits with 4. With --allow-other-spaces it lists the differences and
-continues with the cluster's own spaces. `solera backup check` prints the spaces of a backup.";
+The new cluster may have other sites, partitions and workers than the old one, but must have the
+same spaces: the same prefixes, levels, strong commands and conflicts. If they differ, the command
+writes nothing, lists all differences, and exits with 4. With --allow-other-spaces it lists the
+differences and continues with the cluster's own spaces. `solera backup check` prints the spaces
+of a backup.";
 
 /// Exit code when the spaces of the backup and of the cluster differ.
 const OTHER_SPACES: u8 = 4;
@@ -167,8 +169,9 @@ impl Done {
         match (*compared, *unread) {
             (true, 0) => output!("read back and compared: all data is identical"),
             (true, keys) => output!(
-                "read back and compared: all data is identical, except {keys} keys in spaces outside snapshots, \
-                 which were not compared"
+                "read back and compared: all data is identical, except {} in spaces outside snapshots. They \
+                 were not compared",
+                counted(keys, "key")
             ),
             (false, _) => {}
         }

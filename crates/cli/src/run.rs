@@ -24,14 +24,15 @@ Examples:
   solera run post.mixt create_user Ann
   solera run counter.mixt increment hits then increment hits then read hits
 
-Each store of the program is an in-memory space with the level that the store declares. It is empty at first and is
-discarded at the end. Arguments are those of SOLERA.CALL: a handle is a key, with or without its store before a colon;
-lists, sets, maps, options and structs are JSON. A map is an array of pairs, or an object if its keys are strings.
-`then` begins the next call. A store may declare `query strong_size(of: *set<T>) -> int`; other custom operations
-require a database that implements them, and a call fails when it reaches one. `-` stands for standard input.
+Each store of the program is an in-memory space with the level that the store declares. It is
+empty at first and is discarded at the end. Arguments are those of SOLERA.CALL: a handle is a key,
+with or without its store before a colon; lists, sets, maps, options and structs are JSON. A map
+is an array of pairs, or an object if its keys are strings. `then` begins the next call. A store
+may declare `query strong_size(of: *set<T>) -> int`; other custom operations require a database
+that implements them, and a call fails when it reaches one. `-` stands for standard input.
 
-Exit codes: 0 all calls succeeded; 1 the program has errors, or a call failed, which skips the remaining calls; 2 the
-file cannot be read.";
+Exit codes: 0 all calls succeeded; 1 the program has errors, or a call failed, which skips the
+remaining calls; 2 the file cannot be read.";
 
 /// Run transactions of a program in the MixT language over in-memory stores
 #[derive(Debug, Args)]

@@ -109,7 +109,14 @@ fn run(args: &ServeArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
         let node = Node::bind(spec, &args.site, args.node, args.bind)?;
         let (name, addresses) = (node.name().to_owned(), node.addresses());
         let version = env!("CARGO_PKG_VERSION");
-        info!(target: SERVER, "Solera {version} starts as {name} of cluster '{cluster}'");
+        info!(
+            target: SERVER,
+            cluster,
+            site = args.site,
+            node = args.node,
+            version,
+            "Solera {version} starts as {name} of cluster '{cluster}'"
+        );
         let (cluster, admin) = node.start(args.join, Some(Arc::new(modules)))?;
         for (setting, address) in addresses {
             if let Some(address) = address {
@@ -117,9 +124,11 @@ fn run(args: &ServeArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         for found in cluster.found() {
+            let site = &cluster.spec().sites[found.address.site.index()].name;
+            let (worker, keys) = (found.address.worker, found.keys);
             match found.journal.torn {
-                None => info!(target: JOURNAL, "{found}"),
-                Some(_) => warn!(target: JOURNAL, "{found}"),
+                None => info!(target: JOURNAL, site, worker, keys, "{found}"),
+                Some(_) => warn!(target: JOURNAL, site, worker, keys, "{found}"),
             }
         }
         match &cluster.spec().data {

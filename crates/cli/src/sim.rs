@@ -1,5 +1,6 @@
 //! `solera sim`: runs seeds of the simulator.
 
+use solera_commands::counted;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -25,7 +26,7 @@ Examples:
   solera sim --seeds 300 --members --primary
                                        also runs a second protocol beside UniStore
   solera sim --seeds 300 --durable --trial
-                                       also exercises jobs, guards and lanes of the protocol interface
+                                       also exercises jobs, guards and lanes of protocols
   solera sim --seeds 40 --outages      takes sites, or parts of one, down for a minute
 
 Exits with 1 if a seed fails, and prints the command that replays it.";
@@ -149,9 +150,9 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
     let report = run(&scenario(args, seed), trace);
     drop(progress);
     output!(
-        "seed {seed}: {} transactions, {} steps, {:.1} s of virtual time",
-        report.transactions,
-        report.steps,
+        "seed {seed}: {}, {}, {:.1} s of virtual time",
+        counted(report.transactions, "transaction"),
+        counted(report.steps, "step"),
         report.virtual_ms as f64 / 1000.0
     );
     print_faults(&report.tally);
@@ -235,7 +236,7 @@ fn many(args: &SimArgs) -> ExitCode {
     // Standard output may go to a file while the bar is on a terminal.
     let progress = Progress::unless_on_terminal({
         let (bar, seeds) = (bar.clone(), args.seeds);
-        move || format!("{} of {seeds} seeds{}", bar.position(), bar.message())
+        move || format!("{} of {}{}", bar.position(), counted(seeds, "seed"), bar.message())
     });
     let started = AtomicU64::new(0);
     let total: Mutex<Total> = Mutex::default();
@@ -291,22 +292,26 @@ impl Total {
     }
 }
 
+/// Explanation of failures that do not count.
+const KNOWN: &str = "\
+Some seeds have known failures, which are not counted. In them, only some workers of a site are down.
+Then other sites cannot commit strong transactions on groups that the site's remaining workers lead.
+They also cannot commit after a strong transaction that depends on certain updates of this site: those
+that only one other site has received. To see the details of a seed, run it alone with --seed.";
+
 fn print_total(args: &SimArgs, total: Total) -> ExitCode {
     let Total { transactions, steps, failed, mut known, tally } = total;
     let (seeds, from) = (args.seeds, args.from);
     output!(
-        "{seeds} seeds from {from}: {transactions} transactions, {steps} steps; {failed} failed"
+        "{} from {from}: {}, {}; {failed} failed",
+        counted(seeds, "seed"),
+        counted(transactions, "transaction"),
+        counted(steps, "step")
     );
     known.sort_unstable();
     if !known.is_empty() {
         let seeds: Vec<String> = known.iter().map(u64::to_string).collect();
-        output!(
-            "{} of them have known failures, which are not counted: while some workers of a site are down, other sites cannot commit \
-             on groups that its remaining workers lead, or after a strong transaction that depends on updates that only one of them has received from it. \
-             Run these with --seed for details: {}",
-            known.len(),
-            seeds.join(" ")
-        );
+        output!("{KNOWN}\nSeeds with known failures: {}", seeds.join(" "));
     }
     print_faults(&tally);
     print_paths(&tally);

@@ -14,15 +14,15 @@ Examples:
   solera site remove us --at eu-1.example.com:7101   removes us, which has failed for good
   solera site add us --at eu-1.example.com:7101      lets us join again, with empty directories
 
-To remove a site, stop its nodes if any still run, and run this command against any node of another
-site. Updates that the removed site had not replicated to another site are lost. The other sites agree
-on which of its updates they keep, and stop buffering messages for it. Every other site must be
-reachable, or be removed as well. A removal cannot be undone: the site can only be added again, with
-empty directories.
+To remove a site, stop its nodes if any still run, and run this command against any node of
+another site. Updates that the removed site had not replicated to another site are lost. The other
+sites agree on which of its updates they keep, and stop buffering messages for it. Every other
+site must be reachable, or be removed as well. A removal cannot be undone: the site can only be
+added again, with empty directories.
 
-To add it again, start its nodes with empty directories and with the --join option that `add` prints.
-The nodes copy all data from the other sites, which continue to serve clients. Until the copy is
-complete, the new nodes answer LOADING.
+To add it again, start its nodes with empty directories and with the --join option that `add`
+prints. The nodes copy all data from the other sites, which continue to serve clients. Until the
+copy is complete, the new nodes answer LOADING.
 
 To add a new site, first append it to the configuration of all nodes, and restart them one after
 another.";
@@ -48,8 +48,10 @@ pub(crate) struct SiteArgs {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List the status and generation of each site
+    #[command(after_help = "Example:\n  solera site list --at eu-1.example.com:7101")]
     List,
     /// Remove a site that has failed for good; the others continue without it
+    #[command(after_help = "Example:\n  solera site remove us --at eu-1.example.com:7101")]
     Remove {
         /// Name of the site
         name: String,
@@ -59,6 +61,7 @@ enum Action {
         force: bool,
     },
     /// Let a removed site, or one that is new in the configuration, join the cluster
+    #[command(after_help = "Example:\n  solera site add us --at eu-1.example.com:7101")]
     Add {
         /// Name of the site
         name: String,

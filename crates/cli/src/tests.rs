@@ -265,6 +265,31 @@ fn the_reference_lists_the_metrics() {
     check("http.md", &[("metrics", table(["metric", "kind", "meaning"], rows))]);
 }
 
+/// Checks the help of a command and of its subcommands. `path` is its name.
+fn check_help(command: &mut Command, path: &str) {
+    for text in [command.render_help(), command.render_long_help()] {
+        let text = text.to_string();
+        let long = text.lines().find(|line| line.chars().count() > 100);
+        assert_eq!(long, None, "the help of {path}");
+    }
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    assert!(path == "solera" || after.starts_with("Example"), "the help of {path} has no example");
+    // A wrapped example could not be copied.
+    let long = after.lines().find(|line| line.chars().count() > 100);
+    assert_eq!(long, None, "the examples of {path}");
+    for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
+        let path = format!("{path} {}", sub.get_name());
+        check_help(sub, &path);
+    }
+}
+
+#[test]
+fn help_has_examples_and_short_lines() {
+    let mut all = crate::with_negative_numbers(Cli::command());
+    all.build();
+    check_help(&mut all, "solera");
+}
+
 #[test]
 fn the_reference_lists_the_options() {
     let login = LoginArgs::augment_args(Command::new("login"));

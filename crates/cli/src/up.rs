@@ -1,5 +1,6 @@
 //! `solera up`: runs a geo-replicated cluster in one process.
 
+use solera_commands::counted;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -124,13 +125,16 @@ fn print_summary(cluster: &Cluster, port: u16) {
     let mut workers: Vec<_> =
         (0..spec.sites.len()).map(|site| spec.workers_of(site).to_string()).collect();
     workers.dedup();
+    let workers = match workers.as_slice() {
+        [one] if one == "1" => "1 worker".to_owned(),
+        several => format!("{} workers", several.join("/")),
+    };
     output!(
-        "Solera {}: cluster '{}', {} sites of {} partitions on {} worker(s) each, f = {}\n",
+        "Solera {}: cluster '{}', {} with {} on {workers} each, f = {}\n",
         env!("CARGO_PKG_VERSION"),
         spec.name,
-        spec.sites.len(),
-        spec.partitions,
-        workers.join("/"),
+        counted(spec.sites.len(), "site"),
+        counted(spec.partitions, "partition"),
         spec.f
     );
     let heads = spec.sites.iter().map(|site| format!("{:>1$}", site.name, width.max(8)));
@@ -196,7 +200,7 @@ fn commands_to_try(spec: &ClusterSpec, port: u16) -> Vec<String> {
     if spec.sites.len() > 1 {
         commands.push(redis_cli(2, "get", ""));
         commands.push(login(&|user| user.may_run_all("admin")).map(|user| {
-            let ca = if is_admin_tls(spec) { " --ca …" } else { "" };
+            let ca = if is_admin_tls(spec) { " --cacert …" } else { "" };
             let cut = format!("solera fault cut 1 2 --port {port}{ca}");
             match user {
                 None => cut,
@@ -278,7 +282,7 @@ mod tests {
         let tls = "[tls]\ncert = 'c'\nkey = 'k'\nport = 7200\nadmin = true\n";
         assert_eq!(
             to_try(&(admin + tls)).last().unwrap(),
-            "SOLERA_PASSWORD=… solera fault cut 1 2 --port 7100 --ca … --user root"
+            "SOLERA_PASSWORD=… solera fault cut 1 2 --port 7100 --cacert … --user root"
         );
         let elsewhere = user("bob", &format!("{password}\ncommands = ['+@read']\nkeys = ['b:*']"));
         assert_eq!(to_try(&elsewhere), Vec::<String>::new());

@@ -10,8 +10,9 @@ Examples:
   solera user hash < password.txt
   pwgen 32 1 | solera user hash
 
-Put the printed line below a [[user]] of solera.toml. SHA-256 is fast to compute, so choose long, random
-passwords, such as those of `redis-cli -p 7101 ACL GENPASS`, which needs a running server, or of pwgen.";
+Put the printed line below a [[user]] of solera.toml. SHA-256 is fast to compute, so choose long,
+random passwords, such as those of `redis-cli -p 7101 ACL GENPASS`, which needs a running server,
+or of pwgen.";
 
 /// Prepare users for solera.toml
 #[derive(Debug, Args)]
@@ -24,6 +25,7 @@ pub(crate) struct UserArgs {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Read a password from standard input, and print its line for solera.toml
+    #[command(after_help = "Example:\n  solera user hash < password.txt")]
     Hash,
 }
 

@@ -17,10 +17,10 @@ Examples:
   solera wan --rtt-ms 30 --route 127.0.0.1:7001=127.0.0.1:6379 --route 127.0.0.1:7002=127.0.0.1:6380
 
 The first lines print the address of each route, as `127.0.0.1:40001 -> 127.0.0.1:6379`. The proxy
-preserves all bytes and their order, and does not limit throughput. When one side closes a connection,
-the proxy closes the other side in the same way. A new connection takes a round trip and a half until
-the server accepts it. If the server cannot be reached, the proxy closes the connection; the server
-may start later.
+preserves all bytes and their order, and does not limit throughput. When one side closes a
+connection, the proxy closes the other side in the same way. A new connection takes a round trip
+and a half until the server accepts it. If the server cannot be reached, the proxy closes the
+connection; the server may start later.
 
 Exits with 0 when it is stopped, and with 1 if it cannot start.";
 

@@ -51,17 +51,17 @@ fn missing_spaces_of_a_running_cluster_are_reported() {
     let run =
         |up: &Up, how: &str| bench(&[&["--at", &up.at(1), "--strong", how], &tiny[..]].concat());
     let refused = |output: std::process::Output, reason: &str| {
-        let told = text(&output.stderr);
-        assert!(output.status.code() == Some(1) && told.contains(reason), "{told}");
-        assert!(!told.contains("loading"), "{told}");
-        told
+        let errors = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && errors.contains(reason), "{errors}");
+        assert!(!errors.contains("loading"), "{errors}");
+        errors
     };
     // Two of three spaces exist, but one of them declares other commands as strong.
     let (two, third) = spaces.split_at(spaces.rfind("[[space]]").unwrap());
     let other = start("other.toml", &two.replace("\"DECRBY\"", "\"INCRBY\""));
-    let told = refused(run(&other, "solera"), "no space for keys beginning with 'rubis:auction:'");
-    assert!(told.contains("in space 'rubis-stock' ('rubis:stock:') other commands"), "{told}");
-    assert!(told.contains(third.trim()) && !told.contains("rubis:nick:"), "{told}");
+    let error = refused(run(&other, "solera"), "no space for keys beginning with 'rubis:auction:'");
+    assert!(error.contains("in space 'rubis-stock' ('rubis:stock:') other commands"), "{error}");
+    assert!(error.contains(third.trim()) && !error.contains("rubis:nick:"), "{error}");
     let up = start("same.toml", &spaces);
     assert_eq!(run(&up, "solera").status.code(), Some(0));
     refused(run(&up, "causal"), "the cluster has them in 'rubis-auctions', which is por");
@@ -96,8 +96,8 @@ fn invalid_options_are_reported() {
         ),
     ] {
         let output = bench(&arguments);
-        let told = text(&output.stderr);
-        assert!(output.status.code() == Some(code) && told.contains(reason), "{told}");
+        let errors = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && errors.contains(reason), "{errors}");
     }
 }
 
@@ -108,8 +108,8 @@ fn spaces_are_printed_in_the_format_of_a_configuration() {
             .args(["bench", "--workload", workload, "--print-spaces"])
             .output()
             .unwrap();
-        let told = text(&output.stdout);
-        assert_eq!(told.matches("[[space]]").count(), spaces, "{told}");
-        assert_eq!(told.matches("level = \"por\"").count(), spaces, "{told}");
+        let output = text(&output.stdout);
+        assert_eq!(output.matches("[[space]]").count(), spaces, "{output}");
+        assert_eq!(output.matches("level = \"por\"").count(), spaces, "{output}");
     }
 }

@@ -114,10 +114,10 @@ async fn mismatches_with_the_other_cluster_are_reported_when_a_module_is_loaded(
         let up = near(&folder, name, far.port + 1, spaces);
         let mut client = up.client(1).await;
         let space = if name == "near" { "weak" } else { "none" };
-        let told = load(&mut client, &format!("names=far/{space}")).await.unwrap_err().to_string();
-        assert!(told.starts_with("BADBIND") && told.contains(reason), "{told}");
-        let told = load(&mut client, "names=notes").await.unwrap_err().to_string();
-        assert!(told.contains("notes is causal: it must be linearizable"), "{told}");
+        let error = load(&mut client, &format!("names=far/{space}")).await.unwrap_err().to_string();
+        assert!(error.starts_with("BADBIND") && error.contains(reason), "{error}");
+        let error = load(&mut client, "names=notes").await.unwrap_err().to_string();
+        assert!(error.contains("notes is causal: it must be linearizable"), "{error}");
     }
     // A cluster with another name than the store.
     let text = space("directory", "linearizable");
@@ -131,11 +131,11 @@ async fn mismatches_with_the_other_cluster_are_reported_when_a_module_is_loaded(
     let file = folder.file("wrong.toml", &own);
     let up = Up::start(&["--config", file.to_str().unwrap()]);
     let mut client = up.client(1).await;
-    let told = load(&mut client, "names=far/directory").await.unwrap_err().to_string();
-    assert!(told.contains("the cluster there is named `solera`"), "{told}");
+    let error = load(&mut client, "names=far/directory").await.unwrap_err().to_string();
+    assert!(error.contains("the cluster there is named `solera`"), "{error}");
     drop(third);
-    let told = load(&mut client, "names=far/directory").await.unwrap_err().to_string();
-    assert!(told.starts_with("UNAVAILABLE") && told.contains("nothing was loaded"), "{told}");
+    let error = load(&mut client, "names=far/directory").await.unwrap_err().to_string();
+    assert!(error.starts_with("UNAVAILABLE") && error.contains("nothing was loaded"), "{error}");
 }
 
 #[tokio::test]
@@ -148,8 +148,8 @@ async fn a_restarted_cluster_is_used_again() {
     write(&mut client, "one").await.unwrap();
     far.kill();
     // The end of the connection may be noticed only after the call was sent.
-    let told = write(&mut client, "two").await.unwrap_err();
-    assert!(matches!(told.code(), Some("UNAVAILABLE" | "INCOMPLETE")), "{told}");
+    let error = write(&mut client, "two").await.unwrap_err();
+    assert!(matches!(error.code(), Some("UNAVAILABLE" | "INCOMPLETE")), "{error}");
     let file = folder.at("far.toml");
     let far_port = far.port;
     drop(far);

@@ -79,15 +79,18 @@ async fn killed_under_load(arguments: &[&str], sites: u16, rounds: u32) {
         let mut sum = 0;
         for site in 1..=sites {
             let mut client = up.client(site).await;
-            for (writer, told) in acknowledged[usize::from(site) - 1].iter_mut().enumerate() {
+            for (writer, count) in acknowledged[usize::from(site) - 1].iter_mut().enumerate() {
                 let name = format!("{site}:{writer}");
                 let last = client.get(&format!("last:{name}")).await.unwrap();
                 let last: u64 = last.as_deref().unwrap_or("0").parse().unwrap();
                 let all = client.smembers(&format!("all:{name}")).await.unwrap().len() as u64;
                 // A transaction in progress may have committed, but only as a whole.
-                assert!(last == *told || last == *told + 1, "{name}: {told} told, {last} found");
+                assert!(
+                    last == *count || last == *count + 1,
+                    "{name}: {count} count, {last} found"
+                );
                 assert_eq!(last, all, "{name} is torn");
-                *told = last;
+                *count = last;
                 sum += last;
             }
         }
@@ -142,9 +145,9 @@ async fn damage_is_reported_and_repaired_only_on_request() {
     assert!(text(&repaired.stdout).contains("unreadable records"), "{}", text(&repaired.stdout));
     assert!(folder.with_extension("backup-1").join("0000000001.segment").is_file());
     let checked = journal(&["check"], &dir);
-    let told = text(&checked.stdout);
+    let output = text(&checked.stdout);
     let copy = "worker-0.backup-1\n  not checked: a copy of what a repair has changed\n";
-    assert!(checked.status.success() && told.contains(copy), "{told}");
+    assert!(checked.status.success() && output.contains(copy), "{output}");
     let up = start(&dir, &["--sites", "1"]);
     // The records before the damage are recovered.
     let mut client = up.client(1).await;
@@ -171,11 +174,11 @@ async fn missing_parts_of_a_data_directory_are_reported_as_damage() {
     };
     sound(0);
 
-    let refused = |told: &str| {
+    let refused = |expected: &str| {
         let started = command(&dir, free_ports(&["127.0.0.1"]), &arguments).output().unwrap();
-        assert!(!started.status.success(), "{told}: it starts");
+        assert!(!started.status.success(), "{expected}: it starts");
         let checked = sound(1);
-        assert!(checked.contains(told) && checked.contains("solera site remove"), "{checked}");
+        assert!(checked.contains(expected) && checked.contains("solera site remove"), "{checked}");
     };
     fs::write(&description, "").unwrap();
     refused("solera-data.toml is damaged");
@@ -225,10 +228,10 @@ fn an_irreparable_journal_is_not_changed_and_the_next_steps_are_named() {
     fs::write(&snapshot, &bytes).unwrap();
 
     let repaired = journal(&["repair"], &worker);
-    let told = text(&repaired.stdout);
-    assert_eq!(repaired.status.code(), Some(1), "{told}");
+    let output = text(&repaired.stdout);
+    assert_eq!(repaired.status.code(), Some(1), "{output}");
     for part in ["00000000000000000001.snapshot is damaged", "solera site remove", "a backup"] {
-        assert!(told.contains(part), "{told}");
+        assert!(output.contains(part), "{output}");
     }
     assert_eq!(fs::read(&snapshot).unwrap(), bytes);
     assert!(!worker.with_extension("backup-1").exists());

@@ -4,13 +4,15 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use common::{Folder, SOLERA, Up, eventually, ok};
 use solera::{Client, Error, Value};
+use solera_node::Token;
 
 /// Sends bytes to the HTTP interface, and returns the connection.
 fn http(up: &Up, request: &[u8]) -> TcpStream {
@@ -195,6 +197,26 @@ async fn tokens_of_other_clusters_and_runs_are_rejected() {
     assert_eq!(error.code(), Some("BADTOKEN"), "{error}");
 }
 
+#[tokio::test]
+async fn tokens_with_times_far_in_the_future_are_rejected_at_once() {
+    let up = Up::start(&["--sites", "1"]);
+    let mut client = up.client(1).await;
+    client.set("k", "v").await.unwrap();
+    let text = client.token().await.unwrap().to_string();
+    let cluster = u64::from_str_radix(&text["solera-3-".len()..][..16], 16).unwrap();
+    let later = |hours: u64| {
+        let mut token = Token::decode(text.as_bytes(), cluster, (1, 16)).unwrap();
+        let micros = token.pasts.causal.max_entry().micros() + hours * 3_600_000_000;
+        token.pasts.causal.strong.0 = micros << 12;
+        token.encode().unwrap()
+    };
+    let error = client.command(&["SOLERA.ATTACH", &later(25)]).await.unwrap_err();
+    assert!(error.to_string().starts_with("BADTOKEN the token has times"), "{error}");
+    // A time within the bound is waited for.
+    let error = client.command(&["SOLERA.ATTACH", &later(23)]).await.unwrap_err();
+    assert_ne!(error.code(), Some("BADTOKEN"), "{error}");
+}
+
 #[test]
 fn a_port_in_use_is_reported_with_its_purpose() {
     let up = Up::start(&["--sites", "1"]);
@@ -206,8 +228,8 @@ fn a_port_in_use_is_reported_with_its_purpose() {
             .unwrap();
         assert!(!output.status.success());
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        let told = format!("{what} cannot listen on 127.0.0.1:{}: the port is in use", up.port);
-        assert!(error.contains(&told), "{error}");
+        let expected = format!("{what} cannot listen on 127.0.0.1:{}: the port is in use", up.port);
+        assert!(error.contains(&expected), "{error}");
     }
 }
 
@@ -239,6 +261,16 @@ fn invalid_values_and_combinations_of_options_are_rejected() {
         let output = Command::new(SOLERA).args(arguments).output().unwrap();
         assert!(!output.status.success() && !output.stderr.is_empty(), "{arguments:?}");
     }
+    for (arguments, option) in [
+        (&["sim", "--seeds", "3", "--from", "-1"][..], "'-1' for '--from <FROM>'"),
+        (&["up", "--port", "-7"], "'-7' for '--port <PORT>'"),
+        (&["wan", "--to", "a:1", "--rtt-ms", "-1.5"], "'-1.5' for '--rtt-ms <MS>'"),
+        (&["fault", "delay", "1", "2", "-3"], "'-3' for '<MS>'"),
+    ] {
+        let output = Command::new(SOLERA).args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains(&format!("{option}: it must not be negative")), "{error}");
+    }
     let last = ["sim", "--seeds", "1", "--from", "18446744073709551615"];
     ok(&Command::new(SOLERA).args(last).output().unwrap());
 }
@@ -258,6 +290,24 @@ fn http_requests_to_the_port_of_a_site_are_rejected() {
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("not the HTTP interface"), "{error}");
+}
+
+#[test]
+fn a_missing_login_at_another_server_is_not_taken_for_that_of_a_cluster() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = BufReader::new(stream.try_clone().unwrap()).lines();
+        while request.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+        let answer = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\
+                       WWW-Authenticate: Basic realm=\"router\"\r\n\r\n{}";
+        stream.write_all(answer).unwrap();
+    });
+    let output = Command::new(SOLERA).args(["fault", "status", "--port", &port]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("not the HTTP interface"), "{error}");
+    server.join().unwrap();
 }
 
 /// The beginning of a request for a fault, which all of them share.

@@ -164,8 +164,8 @@ async fn a_third_site_is_listed_added_and_joins_while_two_serve() {
     plan.list(2);
     let mut short = plan.start(1, 0, &[]);
     assert!(!short.child.wait().unwrap().success());
-    let told = "it knows the sites eu, us, ap, and the configuration lists only eu, us";
-    eventually(&short, async || short.log().contains(told)).await;
+    let expected = "it knows the sites eu, us, ap, and the configuration lists only eu, us";
+    eventually(&short, async || short.log().contains(expected)).await;
     plan.list(3);
     nodes[2] = plan.start(1, 0, &[]);
     eventually(&nodes[2], async || nodes[2].is_ready()).await;

@@ -55,9 +55,12 @@ fn check_reports_errors_and_exit_codes() {
     let path = file("bad.mixt", BAD.as_bytes());
     let bad = solera(&["check", path.to_str().unwrap()]);
     assert_eq!(bad.status.code(), Some(1));
-    let told = text(&bad.stderr);
-    assert!(told.contains("error[E0001]") && told.ends_with("checked 1 file: 1 error\n"), "{told}");
-    assert!(!told.contains('\u{1b}'), "no colours where no terminal is");
+    let errors = text(&bad.stderr);
+    assert!(
+        errors.contains("error[E0001]") && errors.ends_with("checked 1 file: 1 error\n"),
+        "{errors}"
+    );
+    assert!(!errors.contains('\u{1b}'), "no colours where no terminal is");
 }
 
 #[test]
@@ -69,7 +72,7 @@ fn check_continues_after_unreadable_files() {
     let [good, not_text, large] = [&good, &not_text, &large].map(|path| path.to_str().unwrap());
     let out = solera(&["check", "no/such.mixt", folder, not_text, large, good]);
     assert_eq!(out.status.code(), Some(2));
-    let told = text(&out.stderr);
+    let errors = text(&out.stderr);
     for part in [
         "cannot read no/such.mixt: ",
         "is a directory; name the files in it",
@@ -77,7 +80,7 @@ fn check_continues_after_unreadable_files() {
         "is longer than 1048576 bytes",
         "checked 1 file, 2 transactions: no errors",
     ] {
-        assert!(told.contains(part), "'{part}' is not in {told}");
+        assert!(errors.contains(part), "'{part}' is not in {errors}");
     }
 }
 
@@ -92,8 +95,8 @@ fn check_prints_statistics_as_text_and_json() {
          read         1       a                0             0          none\n"
     );
     let out = fed(&["check", "--json", "-"], GOOD.as_bytes());
-    let told: Value = serde_json::from_slice(&out.stdout).unwrap();
-    let post = &told["files"][0]["transactions"][0];
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let post = &report["files"][0]["transactions"][0];
     assert_eq!((&post["phases"], &post["endorsements"]), (&3.into(), &1.into()));
     assert_eq!(post["stores"], serde_json::json!(["b", "a", "b"]));
 }
@@ -104,15 +107,15 @@ fn check_prints_positions_as_json() {
     let out = fed(&["check", "--json", "-"], source.as_bytes());
     assert_eq!(out.status.code(), Some(1));
     assert!(out.stderr.is_empty());
-    let told: Value = serde_json::from_slice(&out.stdout).unwrap();
-    let error = &told["files"][0]["diagnostics"][0];
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let error = &report["files"][0]["diagnostics"][0];
     assert_eq!((&error["code"], &error["severity"]), (&"E0101".into(), &"error".into()));
     let place =
         ["line", "column", "end_line", "end_column"].map(|key| error[key].as_u64().unwrap());
     assert_eq!(place, [3, 70, 3, 86]);
     assert!(error["marks"][0]["text"].as_str().unwrap().contains("its size is causal"));
     assert!(!error["helps"].as_array().unwrap().is_empty());
-    assert_eq!(told["files"][0]["transactions"], serde_json::json!([]));
+    assert_eq!(report["files"][0]["transactions"], serde_json::json!([]));
 }
 
 #[test]
@@ -128,8 +131,8 @@ fn explain_shows_all_transactions_or_one_as_text_json_and_picture() {
     assert!(!text(&one.stdout).contains("transaction post"));
     assert!(text(&one.stdout).contains("phase 1: a (linearizable)"));
     let data = solera(&["explain", path, "post", "--json"]);
-    let told: Value = serde_json::from_slice(&data.stdout).unwrap();
-    let phases = told["transactions"][0]["phases"].as_array().unwrap();
+    let report: Value = serde_json::from_slice(&data.stdout).unwrap();
+    let phases = report["transactions"][0]["phases"].as_array().unwrap();
     assert_eq!(phases.len(), 3);
     assert_eq!(phases[0]["endorsing"], true);
     assert_eq!(phases[0]["hands"][0]["values"][0]["type"], "int");
@@ -151,6 +154,8 @@ fn explain_reports_unknown_names_and_missing_transactions() {
     let path = file("there.mixt", GOOD.as_bytes());
     let none = solera(&["explain", path.to_str().unwrap(), "pst"]);
     assert_eq!(none.status.code(), Some(2));
+    assert!(text(&none.stderr).contains("did you mean 'post'?"));
+    let none = solera(&["explain", path.to_str().unwrap(), "delete"]);
     assert!(text(&none.stderr).contains("it has post, read"));
     let code = solera(&["explain", "e0101"]);
     assert!(text(&code.stdout).starts_with("E0101: ") && !text(&code.stdout).contains("```"));
@@ -167,6 +172,6 @@ fn explain_reports_unknown_names_and_missing_transactions() {
     assert!(text(&drawn.stderr).contains("<stdin> has no transactions"));
     assert!(!picture.exists(), "a picture of nothing was written");
     let data = fed(&["explain", "-", "--json"], b"store a : causal;");
-    let told: Value = serde_json::from_slice(&data.stdout).unwrap();
-    assert_eq!(told["transactions"], serde_json::json!([]), "programs find an empty list");
+    let report: Value = serde_json::from_slice(&data.stdout).unwrap();
+    assert_eq!(report["transactions"], serde_json::json!([]), "programs find an empty list");
 }

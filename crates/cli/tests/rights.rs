@@ -150,10 +150,10 @@ impl World {
     async fn stopped(&mut self) -> String {
         self.lead_to("secret").await;
         let call = ["SOLERA.CALL", "m.follow", "n", "next"];
-        let told = self.bob.command(&call).await.unwrap_err().to_string();
-        assert!(told.starts_with("INCOMPLETE"), "{told}");
-        assert!(told.contains("user 'bob'") && told.contains("`log:secret`"), "{told}");
-        assert!(told.contains("(SOLERA.CALL COMPLETE), or gives it up (FORGET)"), "{told}");
+        let error = self.bob.command(&call).await.unwrap_err().to_string();
+        assert!(error.starts_with("INCOMPLETE"), "{error}");
+        assert!(error.contains("user 'bob'") && error.contains("`log:secret`"), "{error}");
+        assert!(error.contains("(SOLERA.CALL COMPLETE), or gives it up (FORGET)"), "{error}");
         assert_eq!(self.get("dir:n").await.as_deref(), Some("1"));
         self.waits("denied: ").await
     }
@@ -176,7 +176,7 @@ fn text(value: Reply) -> String {
 async fn calls_without_rights_known_beforehand_are_rejected_before_any_effect() {
     let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
     let in_phase = ", as the store `audit` needs (in transaction";
-    for (words, told) in [
+    for (words, expected) in [
         (
             &["m.count", "n", "secret"][..],
             "NOPERM user 'bob' may not read and write the key `log:secret`",
@@ -188,7 +188,7 @@ async fn calls_without_rights_known_beforehand_are_rejected_before_any_effect() 
     ] {
         let call = [&["SOLERA.CALL"], words].concat();
         let error = world.bob.command(&call).await.unwrap_err().to_string();
-        assert!(error.starts_with(&format!("{told}{in_phase} `")), "{error}");
+        assert!(error.starts_with(&format!("{expected}{in_phase} `")), "{error}");
         assert!(error.ends_with("; nothing was changed"), "{error}");
     }
     assert_eq!(world.get("dir:n").await, None);
@@ -198,7 +198,7 @@ async fn calls_without_rights_known_beforehand_are_rejected_before_any_effect() 
     assert_eq!(world.get("log:bob").await.as_deref(), Some("1"));
 
     // Missing rights to a command, and to a space.
-    for (rules, told) in [
+    for (rules, expected) in [
         (
             "commands = ['+@all', '-incrby']\nkeys = ['*']".to_owned(),
             "NOPERM user 'bob' may not run the 'incrby' command, as the store `",
@@ -216,7 +216,7 @@ async fn calls_without_rights_known_beforehand_are_rejected_before_any_effect() 
         world.lead_to("bob").await;
         let call = ["SOLERA.CALL", "m.follow", "other", "next"];
         let error = world.bob.command(&call).await.unwrap_err().to_string();
-        assert!(error.starts_with(told), "{error}");
+        assert!(error.starts_with(expected), "{error}");
     }
     assert_eq!(world.get("dir:n").await.as_deref(), Some("1"));
     assert_eq!(world.incomplete().await, Vec::<Vec<_>>::new());
@@ -227,20 +227,20 @@ async fn servers_complete_calls_only_with_the_rights_of_their_users() {
     let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
     let transaction = world.stopped().await;
     let [listed] = &world.incomplete().await[..] else { panic!("one is left") };
-    for (name, told) in [
+    for (name, expected) in [
         ("user", "bob"),
         ("call", "m.follow"),
         ("done", "directory (in transaction `follow`, in the phase from line "),
         ("left", "audit (in transaction `follow`, in the phase from line "),
     ] {
-        assert!(field(listed, name).starts_with(told), "{name}: {}", field(listed, name));
+        assert!(field(listed, name).starts_with(expected), "{name}: {}", field(listed, name));
     }
     // Only the user or an administrator can resume the transaction, and it runs with the user's
     // rights.
     let resume = ["SOLERA.CALL", "RESUME", &transaction];
     for client in [&mut world.bob, &mut world.admin] {
-        let told = client.command(&resume).await.unwrap_err().to_string();
-        assert!(told.starts_with("INCOMPLETE") && told.contains("user 'bob'"), "{told}");
+        let error = client.command(&resume).await.unwrap_err().to_string();
+        assert!(error.starts_with("INCOMPLETE") && error.contains("user 'bob'"), "{error}");
     }
     let metrics = |world: &World| {
         let admin = "Authorization: Basic YWRtaW46cHc=\r\n";
@@ -276,8 +276,8 @@ async fn a_call_does_not_copy_values_that_its_user_may_not_read() {
     world.admin(&["SET", "log:secret", "42"]).await.unwrap();
     world.lead_to("secret").await;
     let call = ["SOLERA.CALL", "m.copy", "n", "next", "bob"];
-    let told = world.bob.command(&call).await.unwrap_err().to_string();
-    assert!(told.starts_with("INCOMPLETE") && told.contains("`log:secret`"), "{told}");
+    let error = world.bob.command(&call).await.unwrap_err().to_string();
+    assert!(error.starts_with("INCOMPLETE") && error.contains("`log:secret`"), "{error}");
     world.waits("denied: ").await;
     assert_eq!(world.get("log:bob").await, None);
 }
@@ -287,14 +287,14 @@ async fn an_administrator_can_complete_a_denied_call() {
     let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
     let transaction = world.stopped().await;
     let complete = ["SOLERA.CALL", "COMPLETE", &transaction];
-    let told = world.bob.command(&complete).await.unwrap_err().to_string();
-    assert!(told.starts_with("NOPERM") && told.contains("+solera.phase"), "{told}");
+    let error = world.bob.command(&complete).await.unwrap_err().to_string();
+    assert!(error.starts_with("NOPERM") && error.contains("+solera.phase"), "{error}");
     assert_eq!(world.admin(&complete).await.unwrap(), Reply::Integer(1));
     world.up.says(&format!("user 'admin' has completed transaction {transaction}"));
     assert_eq!(world.get("log:secret").await.as_deref(), Some("1"));
     world.none_is_incomplete().await;
-    let told = world.admin(&complete).await.unwrap_err().to_string();
-    assert!(told.contains("complete"), "{told}");
+    let error = world.admin(&complete).await.unwrap_err().to_string();
+    assert!(error.contains("complete"), "{error}");
 }
 
 #[tokio::test]
@@ -312,8 +312,8 @@ async fn an_administrator_can_give_up_a_denied_call() {
     })
     .await;
     let resume = ["SOLERA.CALL", "RESUME", &transaction];
-    let told = world.bob.command(&resume).await.unwrap_err().to_string();
-    assert!(told.starts_with("ERR there is no ticket"), "{told}");
+    let error = world.bob.command(&resume).await.unwrap_err().to_string();
+    assert!(error.starts_with("ERR there is no ticket"), "{error}");
     assert_eq!(world.get("log:secret").await, None);
     assert_eq!(world.get("dir:n").await.as_deref(), Some("1"), "what was done stays");
 }
@@ -324,8 +324,8 @@ async fn an_incomplete_call_of_a_deleted_user_names_the_user() {
     let transaction = world.stopped().await;
     world.up.reload(&user("admin", ALL));
     world.waits("denied: `solera` denies it: NOPERM there is no user 'bob' in this cluster").await;
-    let told = world.admin(&["SOLERA.CALL", "RESUME", &transaction]).await.unwrap_err();
-    assert!(told.to_string().contains("there is no user 'bob'"), "{told}");
+    let error = world.admin(&["SOLERA.CALL", "RESUME", &transaction]).await.unwrap_err();
+    assert!(error.to_string().contains("there is no user 'bob'"), "{error}");
     world.up.reload(&users(&format!("enabled = false\n{ALL}")));
     world.waits("denied: `solera` denies it: NOPERM user 'bob' is disabled").await;
     assert_eq!(world.get("log:secret").await, None);
@@ -373,8 +373,8 @@ async fn phases_in_the_name_of_another_user_are_rejected() {
         let answer = admin.command(&run).await;
         match answer {
             Err(error) if refused => {
-                let told = error.to_string();
-                assert!(told.starts_with("NOTRUN") && told.contains("user 'bob'"), "{told}");
+                let text = error.to_string();
+                assert!(text.starts_with("NOTRUN") && text.contains("user 'bob'"), "{text}");
             }
             Ok(Reply::Bulk(_)) if !refused => {}
             other => panic!("{user}: {other:?}"),

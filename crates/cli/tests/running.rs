@@ -28,7 +28,7 @@ fn settings_change_while_the_server_runs() {
     // An invalid configuration, or a change that needs a restart, changes nothing.
     up.reload("log_level = 'info'\nmax_connections = 0");
     up.says("the settings stay as they were:");
-    up.says("s.toml, line 3: nobody could connect");
+    up.says("s.toml, line 3: max_connections is at least 1");
     up.reload("log_level = 'info'\nmax_connections = 9\npartitions = 8");
     up.says("s.toml, line 4: partitions cannot change while the process runs");
     up.reload("log_level = 'info'\nmax_connections = 2\ntransaction_timeout_ms = 1");
@@ -159,7 +159,7 @@ fn http_requires_a_user_if_users_are_configured() {
     assert_eq!([http(&up, "/health"), http(&up, "/ready")], [200, 200]);
     let closed = ["/", "/status", "/metrics", "/faults", "/x"].map(|path| http(&up, path));
     assert_eq!(closed, [401; 5]);
-    for (user, password, what, told) in [
+    for (user, password, what, expected) in [
         ("", "", ["status"].as_slice(), "the cluster has users"),
         ("watcher", "", &["status"], "the password in SOLERA_PASSWORD is wrong"),
         ("watcher", "pw", &["status"], ""),
@@ -169,8 +169,8 @@ fn http_requires_a_user_if_users_are_configured() {
         ("root", "pw", &["heal"], ""),
     ] {
         let (done, error) = fault(user, password, what);
-        assert_eq!(done, told.is_empty(), "{user} {what:?}: {error}");
-        assert!(error.contains(told), "{user} {what:?}: {error}");
+        assert_eq!(done, expected.is_empty(), "{user} {what:?}: {error}");
+        assert!(error.contains(expected), "{user} {what:?}: {error}");
     }
     // The status is available to more users than the keys in it.
     let status = |user: &str| {

@@ -360,8 +360,8 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
         written += 1;
         assert!(written < 100_000, "{}", nodes[1][0].log());
     }
-    for told in ["us worker 0 joins: it gets", "partitions from eu", "has joined, and serves"] {
-        nodes[1][0].says(told);
+    for expected in ["us worker 0 joins: it gets", "partitions from eu", "has joined, and serves"] {
+        nodes[1][0].says(expected);
     }
     let mut us = nodes[1][0].client().await;
     for key in keys() {
@@ -449,8 +449,8 @@ fn invalid_sites_nodes_and_ports_are_rejected() {
     assert!(error.contains("site us has no node 3; its nodes are 1 to 2"), "{error}");
     let taken = TcpListener::bind(plan.at(0, 0, 1)).unwrap();
     let error = refused(plan.command("eu", 0).output().unwrap());
-    let told = format!("cannot listen on {} (peer): the port is in use", plan.at(0, 0, 1));
-    assert!(error.contains(&told), "{error}");
+    let expected = format!("cannot listen on {} (peer): the port is in use", plan.at(0, 0, 1));
+    assert!(error.contains(&expected), "{error}");
     drop(taken);
     plan.write("partitions = 2", SITES);
     let error = refused(plan.command("eu", 0).output().unwrap());
@@ -465,8 +465,8 @@ async fn a_node_stops_on_sigterm() {
     node.signal("-TERM");
     assert!(node.child.wait().unwrap().success());
     // The end of another node's connection may be logged after the line.
-    let told = async || node.log().lines().any(|line| line.ends_with(" stopped"));
-    eventually(&node, told).await;
+    let has_stopped = async || node.log().lines().any(|line| line.ends_with(" stopped"));
+    eventually(&node, has_stopped).await;
 }
 
 #[tokio::test]
@@ -484,8 +484,9 @@ async fn a_stopping_node_reports_transactions_at_risk() {
     // The other site is not running.
     nodes[0].signal("-TERM");
     assert!(nodes[0].child.wait().unwrap().success());
-    let told = "the time to stop is up: 0 clients were not done, 0 transactions not decided, and";
-    eventually(&nodes[0], async || nodes[0].log().contains(told)).await;
+    let expected =
+        "the time to stop is up: 0 clients were not done, 0 transactions not decided, and";
+    eventually(&nodes[0], async || nodes[0].log().contains(expected)).await;
     nodes[1].kill();
 }
 

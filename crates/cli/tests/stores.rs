@@ -139,8 +139,8 @@ async fn modules_use_postgres_and_redis_together() {
     ] {
         let binds = [bind, "sold=cache/statistics"];
         let error = load(&mut client, SHOP, &binds).await.unwrap_err();
-        let told = error.to_string();
-        assert!(error.code() == Some(code) && told.contains(reason), "{bind}: {told}");
+        let text = error.to_string();
+        assert!(error.code() == Some(code) && text.contains(reason), "{bind}: {text}");
     }
     let modules = client.command(&["SOLERA.MODULE", "LIST"]).await.unwrap();
     assert_eq!(modules, Value::Array(vec![]), "what was refused is not loaded");
@@ -149,8 +149,8 @@ async fn modules_use_postgres_and_redis_together() {
     let sell = ["SOLERA.CALL", "shop.sell", "ink", "7", "ink"];
     assert_eq!(client.command(&sell).await.unwrap(), Value::Integer(33));
     let sell = ["SOLERA.CALL", "shop.sell", "ink", "34", "ink"];
-    let told = client.command(&sell).await.unwrap_err().to_string();
-    assert!(told.contains("out of stock: ink"), "{told}");
+    let error = client.command(&sell).await.unwrap_err().to_string();
+    assert!(error.contains("out of stock: ink"), "{error}");
     assert_eq!(shop.count("ink").await, 33);
     assert_eq!(in_redis(&format!("{}:ink", shop.schema)), "7");
     drop(up);
@@ -246,13 +246,13 @@ async fn stores_are_reached_over_tls_and_their_certificates_are_verified() {
     let at =
         |url: &str| url.split(['@', '/']).find(|part| part.starts_with("127.")).unwrap().to_owned();
     let strange = "its certificate is not signed by an authority in";
-    let told = load(&mut client, SHOP, &["stock=shop/stock", "sold=far/default"]).await;
-    let told = told.unwrap_err().to_string();
+    let error = load(&mut client, SHOP, &["stock=shop/stock", "sold=far/default"]).await;
+    let error = error.unwrap_err().to_string();
     let password = postgres.split([':', '@']).nth(2).unwrap();
     let expected = [at(&postgres), strange.to_owned(), "stores-other.pem".to_owned()];
-    let names = |told: &str, wanted: &[String]| wanted.iter().all(|part| told.contains(part));
-    assert!(names(&told, &expected) && told.contains("shop/stock"), "{told}");
-    assert!(!told.contains(password), "{told}");
+    let names = |text: &str, wanted: &[String]| wanted.iter().all(|part| text.contains(part));
+    assert!(names(&error, &expected) && error.contains("shop/stock"), "{error}");
+    assert!(!error.contains(password), "{error}");
     for (name, space, address, file) in [
         ("cache", "statistics", at(&redis), "stores-other.pem"),
         ("far", "default", format!("127.0.0.1:{secure}"), "other.pem"),
@@ -263,9 +263,9 @@ async fn stores_are_reached_over_tls_and_their_certificates_are_verified() {
             Ok(_) => client.command(&["SOLERA.CALL", "shop.t", "x"]).await,
             refused => refused,
         };
-        let told = called.unwrap_err().to_string();
+        let error = called.unwrap_err().to_string();
         let expected = [address, strange.to_owned(), file.to_owned(), name.to_owned()];
-        assert!(names(&told, &expected), "{told}");
+        assert!(names(&error, &expected), "{error}");
     }
     drop((up, far));
     shop.drop().await;
@@ -346,16 +346,16 @@ fn the_demo_explains_how_to_start_a_server_and_removes_its_schema() {
         command.args(server.iter().flat_map(|url| ["--postgres", url])).output().unwrap()
     };
     let without = demo(None);
-    let told = String::from_utf8(without.stderr).unwrap();
-    assert!(!without.status.success() && told.contains("scripts/with-stores solera"), "{told}");
+    let errors = String::from_utf8(without.stderr).unwrap();
+    assert!(!without.status.success() && errors.contains("scripts/with-stores solera"), "{errors}");
     let away = demo(Some("postgresql://127.0.0.1:1/none"));
-    let told = String::from_utf8(away.stderr).unwrap();
-    assert!(!away.status.success() && told.contains("PostgreSQL: "), "{told}");
+    let errors = String::from_utf8(away.stderr).unwrap();
+    assert!(!away.status.success() && errors.contains("PostgreSQL: "), "{errors}");
 
     let with = demo(Some(&server("SOLERA_TEST_POSTGRES")));
-    let (said, told) =
+    let (said, errors) =
         (String::from_utf8(with.stdout).unwrap(), String::from_utf8(with.stderr).unwrap());
-    assert!(with.status.success() && said.contains("Nothing was sold twice"), "{said}{told}");
+    assert!(with.status.success() && said.contains("Nothing was sold twice"), "{said}{errors}");
     let (_, schema) = said.split_once("The table is in the schema ").unwrap();
     let (schema, _) = schema.split_once(',').unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

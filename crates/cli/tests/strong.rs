@@ -64,20 +64,20 @@ async fn an_unreachable_site_reports_unknown_outcomes_and_later_resolves_them() 
         ok(&up.fault(&["heal"]));
         let mut outcomes = Vec::new();
         for transaction in &open {
-            let mut told = String::new();
+            let mut found = String::new();
             for site in [3, 1, 2] {
                 let mut client = up.client(site).await;
                 let what = format_args!("{transaction} is decided at {site}\n{}", *up);
                 eventually(what, async || {
-                    told = outcome(&mut client, transaction).await;
-                    told != "unknown"
+                    found = outcome(&mut client, transaction).await;
+                    found != "unknown"
                 })
                 .await;
             }
-            outcomes.push(told);
+            outcomes.push(found);
         }
         let done =
-            |outcomes: &[String]| outcomes.iter().filter(|told| *told == "committed").count();
+            |outcomes: &[String]| outcomes.iter().filter(|found| *found == "committed").count();
         for (key, before) in [(&account, done(&outcomes[..1])), (&many, done(&outcomes[1..]))] {
             let what = format_args!("{key} shows {outcomes:?}\n{}", *up);
             let expected = (10 - before).to_string();
@@ -155,15 +155,15 @@ async fn the_outcome_of_a_named_transaction_can_be_requested_after_a_lost_reply(
             _ => Some("aborted"),
         };
         drop(client);
-        let mut told = String::new();
+        let mut found = String::new();
         eventually(&*up, async || {
-            told = outcome(&mut asking, &name).await;
-            told != "unknown"
+            found = outcome(&mut asking, &name).await;
+            found != "unknown"
         })
         .await;
-        assert_eq!(told, expected.unwrap_or(&told), "{name}");
+        assert_eq!(found, expected.unwrap_or(&found), "{name}");
         let held = asking.get(&key).await.unwrap();
-        assert_eq!(held.is_some(), told == "committed", "{key} holds {held:?}");
+        assert_eq!(held.is_some(), found == "committed", "{key} holds {held:?}");
     }
 }
 
@@ -426,17 +426,17 @@ async fn a_lock_is_held_by_one_client_at_a_time() {
 
 #[test]
 fn the_demo_breaks_invariants_causally_and_keeps_them_strongly() {
-    let told = solera(&["demo", "--fast"]);
-    ok(&told);
-    let told = text(&told.stdout);
-    let lines = |how: &str| told.lines().filter_map(|line| line.trim().strip_prefix(how)).count();
-    assert_eq!((lines("causal "), lines("strong ")), (3, 3), "{told}");
+    let output = solera(&["demo", "--fast"]);
+    ok(&output);
+    let output = text(&output.stdout);
+    let lines = |how: &str| output.lines().filter_map(|line| line.trim().strip_prefix(how)).count();
+    assert_eq!((lines("causal "), lines("strong ")), (3, 3), "{output}");
     for line in [
         "causal     all 3 withdrawals succeed, and the account holds -200",
         "strong     1 withdrawal succeeds; the others retry, see 0, and withdraw nothing",
         "causal     all 3 registrations succeed",
         "causal     100 wins, of the accepted bids 100, 110, 120",
     ] {
-        assert!(told.contains(line), "{line}\n{told}");
+        assert!(output.contains(line), "{line}\n{output}");
     }
 }

@@ -186,14 +186,14 @@ fn clients_use_tls_and_certificates_if_required() {
     let with = backup(&own);
     assert!(with.status.success(), "{}", String::from_utf8_lossy(&with.stderr));
     // A command whose TLS options do not match the port fails with a hint.
-    let told = |output: Output| String::from_utf8(output.stderr).unwrap();
-    let error = told(backup(&["b.backup"]));
+    let errors = |output: Output| String::from_utf8(output.stderr).unwrap();
+    let error = errors(backup(&["b.backup"]));
     assert!(
         error.contains("name the authority that signed its certificate with --cacert"),
         "{error}"
     );
     let plain = lab.address(0, 0).to_string();
-    let error = told(backup(&["--from", &plain, "--cacert", "ca.pem", "b.backup"]));
+    let error = errors(backup(&["--from", &plain, "--cacert", "ca.pem", "b.backup"]));
     assert!(error.contains("it does not speak TLS there, which --cacert is for"), "{error}");
     assert!(!backup(&["--cacert", "ca.pem", "b.backup"]).status.success());
     assert!(!backup(&["--cacert", "other.pem", "b.backup"]).status.success());
@@ -232,19 +232,19 @@ fn solera_up_serves_clients_over_tls() {
     assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
     // The HTTP interface uses TLS as well, because `tls.admin` is set.
     lab.authority("other");
-    for (ca, told) in [
+    for (ca, expected) in [
         (Some("ca.pem"), ""),
         (Some("other.pem"), "certificate"),
         (Some("none.pem"), "none.pem cannot be used"),
-        (None, "name its certificate authority with --ca"),
+        (None, "name its certificate authority with --cacert"),
     ] {
         let mut command = Command::new(SOLERA);
         command.args(["fault", "status", "--port", &(lab.port + 4).to_string()]);
-        command.args(ca.map(|ca| format!("--ca={}", lab.at(ca).display())));
+        command.args(ca.map(|ca| format!("--cacert={}", lab.at(ca).display())));
         let Output { status, stderr, .. } = command.output().unwrap();
         let stderr = String::from_utf8(stderr).unwrap();
-        assert_eq!(status.success(), told.is_empty(), "{ca:?}: {stderr}");
-        assert!(stderr.contains(told), "{ca:?}: {stderr}");
+        assert_eq!(status.success(), expected.is_empty(), "{ca:?}: {stderr}");
+        assert!(stderr.contains(expected), "{ca:?}: {stderr}");
     }
 }
 
@@ -339,7 +339,10 @@ fn a_node_with_another_nodes_certificate_is_rejected() {
     std::fs::write(&config, text.replace(&eus, &uss)).unwrap();
     let mut command = Command::new(SOLERA);
     let _us = Process::start(command.args(["serve", "--site", "us", "--config"]).arg(&config));
-    eu.says("refused a call from 127.0.0.1: the certificate of node 1 of site us is for 127.0.0.1");
+    eu.says(
+        "refused a call from 127.0.0.1 (node 1 of site us): the certificate of node 1 of site us is \
+         for 127.0.0.1",
+    );
 }
 
 #[test]
@@ -390,7 +393,7 @@ fn invalid_certificates_are_rejected_at_the_start() {
     std::fs::write(lab.at("damaged.pem"), "-----BEGIN CERTIFICATE-----\n!!!\n").unwrap();
     let tls = |cert: &str, key: &str| format!("[tls]\ncert = '{cert}'\nkey = '{key}'");
     let named = |name: &str, rest: &str| format!("{} ({rest}", lab.at(name).display());
-    for (head, line, told) in [
+    for (head, line, expected) in [
         (tls("none.pem", "good.key"), 2, named("none.pem", "tls.cert) does not exist")),
         (tls("empty.pem", "good.key"), 2, named("empty.pem", "tls.cert) holds no certificate")),
         (tls("damaged.pem", "good.key"), 2, named("damaged.pem", "tls.cert) is damaged")),
@@ -416,7 +419,7 @@ fn invalid_certificates_are_rejected_at_the_start() {
         (peer_tls("good", "none"), 4, named("none.pem", "peer_tls.ca) does not exist")),
     ] {
         let error = lab.refused(&head);
-        let at = format!("site0.toml, line {line}: {told}");
+        let at = format!("site0.toml, line {line}: {expected}");
         assert!(error.contains(&at), "{at}\n{error}");
     }
 }

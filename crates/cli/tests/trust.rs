@@ -189,8 +189,8 @@ async fn a_node_with_a_repaired_journal_is_rejected() {
     bytes[at] ^= 1;
     fs::write(&segment, bytes).unwrap();
     let repaired = Command::new(SOLERA).args(["journal", "repair"]).arg(&folder).output().unwrap();
-    let told = String::from_utf8_lossy(&repaired.stdout);
-    assert!(repaired.status.success() && told.contains("has a new id"), "{told}");
+    let output = String::from_utf8_lossy(&repaired.stdout);
+    assert!(repaired.status.success() && output.contains("has a new id"), "{output}");
     nodes[0].kill();
     nodes[0] = plan.start(0);
     let mut amnesiac = plan.start(1);
@@ -272,6 +272,16 @@ async fn a_node_that_joins_with_a_wrong_number_gets_no_links() {
     let log = newcomer.log();
     assert!(log.contains("takes the number that `solera site add ap` printed"), "{log}");
     assert!(!log.contains("is up") && !log.contains("is down"), "{log}");
+    // The refused join does not bind the directory to the wrong number.
+    drop(newcomer);
+    let newcomer = plan.start_with(2, &["--join", "1"]);
+    eventually(&newcomer, async || newcomer.http("/ready").is_some_and(|(code, _)| code == 200))
+        .await;
+    drop(newcomer);
+    let mut newcomer = plan.start_with(2, &["--join", "2"]);
+    assert!(!newcomer.wait().success());
+    let log = newcomer.log();
+    assert!(log.contains("it is the data of generation 1 of the site"), "{log}");
 }
 
 #[tokio::test]
@@ -296,8 +306,8 @@ async fn the_last_site_gives_no_durability_and_removing_a_live_one_needs_force()
     client.set("k", "v").await.unwrap();
     assert_eq!(client.command(&["WAIT", "1", "0"]).await.unwrap(), Value::Integer(1));
     let refused = plan.site(0, &["remove", "us"]);
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && told.contains("node 1 of site us answers"), "{told}");
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && errors.contains("node 1 of site us answers"), "{errors}");
     assert!(nodes[0].reaches_all());
     let removed = plan.site(0, &["remove", "us", "--force"]);
     assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
@@ -322,9 +332,9 @@ async fn a_waiting_removal_reports_that_it_continues() {
         async || !nodes[0].http("/status").unwrap().1.contains(r#""reached":true,"nodes":[{"#);
     eventually(&nodes[0], unreached).await;
     let waiting = plan.site(0, &["remove", "us", "--timeout", "0"]);
-    let told = String::from_utf8_lossy(&waiting.stderr);
-    assert!(!waiting.status.success(), "{told}");
-    assert!(told.contains("us is leaving") && told.contains("cannot be undone"), "{told}");
+    let errors = String::from_utf8_lossy(&waiting.stderr);
+    assert!(!waiting.status.success(), "{errors}");
+    assert!(errors.contains("us is leaving") && errors.contains("cannot be undone"), "{errors}");
     nodes[2] = plan.start(2);
     let finished =
         async || String::from_utf8_lossy(&plan.site(0, &["list"]).stdout).contains("removed");

@@ -364,7 +364,7 @@ fn user_hash_prints_a_line_for_the_configuration() {
     let mut client = up.inline();
     assert_eq!(client.ask("AUTH \"pa ss\""), "+OK");
     for input in ["", "\n", "a\nb\n"] {
-        let (done, told) = hash(input);
-        assert!(!done && told.contains("standard input holds"), "{told}");
+        let (done, errors) = hash(input);
+        assert!(!done && errors.contains("standard input holds"), "{errors}");
     }
 }

@@ -59,7 +59,7 @@ fn invalid_options_are_rejected() {
     ] {
         let output = solera(&[&["wan"], arguments].concat());
         assert!(!output.status.success(), "{arguments:?}");
-        let told = text(&output.stderr);
-        assert!(told.contains(reason), "{arguments:?}: {told}");
+        let errors = text(&output.stderr);
+        assert!(errors.contains(reason), "{arguments:?}: {errors}");
     }
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod command;
+mod counted;
 mod missing;
 mod similar;
 mod table;
@@ -13,6 +14,7 @@ mod unknown;
 
 pub use access::{CATEGORIES, Unit};
 pub use command::{Command, CommandId};
+pub use counted::counted;
 pub use similar::similar;
 pub use table::{COMMANDS, lookup};
 pub use transactions::{InMulti, InTransaction};

@@ -3,13 +3,19 @@
 use std::fmt::Write;
 
 use crate::missing::{is_missing, is_missing_subcommand};
+use crate::similar::similar;
+use crate::table::COMMANDS;
+
+/// Prefix of the names of Solera's own commands, in lower case.
+const OWN: &str = "solera.";
 
 /// Length at which Redis cuts off a name, and all arguments together, in an error, in bytes.
 const REPEATED: usize = 128;
 
 /// Returns the error for a command that does not exist here. For a command of Redis it reports that
-/// Solera does not support it; for others it is Redis' text, in which names and arguments end at a
-/// zero byte. Invalid UTF-8 is replaced.
+/// Solera does not support it. For a name similar to a command of Solera's own, it suggests this
+/// command. For others it is Redis' text, in which names and arguments end at a zero byte. Invalid
+/// UTF-8 is replaced.
 ///
 /// Both begin with `ERR unknown command`, which clients use to detect the commands of a server.
 pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> String {
@@ -18,6 +24,9 @@ pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]
         return format!(
             "ERR unknown command '{name}': Solera does not support this command of Redis yet"
         );
+    }
+    if let Some(meant) = own_command(&name) {
+        return format!("ERR unknown command '{name}'; did you mean {meant}?");
     }
     let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
     let mut repeated = 0;
@@ -32,6 +41,17 @@ pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]
         repeated += argument.len() + 3;
     }
     text
+}
+
+/// Returns the command of Solera's own of which a name with its prefix may be a misspelling.
+fn own_command(name: &str) -> Option<String> {
+    let has_prefix =
+        |name: &str| name.get(..OWN.len()).is_some_and(|it| it.eq_ignore_ascii_case(OWN));
+    let own = COMMANDS.iter().map(|command| command.name).filter(|name| has_prefix(name));
+    let rests = own.map(|name| &name[OWN.len()..]);
+    // The common prefix must not count: it would make all names similar.
+    let meant = similar(name.get(OWN.len()..).filter(|_| has_prefix(name))?, rests)?;
+    Some(format!("{OWN}{meant}").to_ascii_uppercase())
 }
 
 /// Returns the error for a subcommand that does not exist here; `command` is in upper case. For a
@@ -65,6 +85,18 @@ mod tests {
         assert_eq!(unknown_subcommand("CLIENT", b"Pause"), text);
         let text = "ERR unknown subcommand 'paws'. Try CLIENT HELP.";
         assert_eq!(unknown_subcommand("CLIENT", b"paws"), text);
+    }
+
+    #[test]
+    fn a_misspelt_command_of_solera_is_suggested() {
+        let error = |name: &[u8]| unknown_command(name, std::iter::empty());
+        assert_eq!(
+            error(b"Solera.Tokn"),
+            "ERR unknown command 'Solera.Tokn'; did you mean SOLERA.TOKEN?"
+        );
+        for name in [&b"SOLERA.XYZ"[..], b"SOLERA.", b"TOKEN"] {
+            assert!(!error(name).contains("did you mean"), "{}", error(name));
+        }
     }
 
     #[test]

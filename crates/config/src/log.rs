@@ -78,7 +78,8 @@ pub enum LogFormat {
     /// UTC time, level, event.
     #[default]
     Text,
-    /// A JSON object with `timestamp`, `level`, `message` and `target`, which is the area.
+    /// A JSON object with `timestamp`, `level`, `message` and `target`, which is the area, and with
+    /// the fields of the event.
     Json,
 }
 
@@ -153,20 +154,28 @@ impl LogSpec {
 /// There is none; the error lists the areas.
 pub(crate) fn area(name: &str) -> Result<&'static str, String> {
     areas::ALL.into_iter().find(|area| *area == name).ok_or_else(|| {
-        format!("there is no area '{name}' of the log; the areas are {}", areas::ALL.join(", "))
+        let reason = format!("there is no area '{name}' of the log");
+        match similar(name, areas::ALL) {
+            Some(near) => format!("{reason}; did you mean '{near}'?"),
+            None => format!("{reason}; the areas are {}", areas::ALL.join(", ")),
+        }
     })
 }
 
-/// Reads levels as an option of a command: `info`, `links=debug` or `warn,links=debug,sites=info`.
+/// Reads levels as an option or a setting: `info`, `links=debug` or `warn,links=debug,sites=info`.
 impl FromStr for LogSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let read = |level: &str| {
+            let read = level.parse::<LogLevel>();
+            read.map_err(|reason| format!("there is no level '{level}': {reason}"))
+        };
         let mut spec = LogSpec::default();
         for part in text.split(',') {
             match part.split_once('=') {
-                Some((name, level)) => drop(spec.areas.insert(area(name)?, level.parse()?)),
-                None => spec.level = Some(part.parse()?),
+                Some((name, level)) => drop(spec.areas.insert(area(name)?, read(level)?)),
+                None => spec.level = Some(read(part)?),
             }
         }
         Ok(spec)

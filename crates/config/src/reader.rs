@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use solera_commands::counted;
 use solera_time::MAX_SITES;
 use solera_unistore::MAX_WORKERS;
 use toml::Spanned;
@@ -68,7 +69,8 @@ const LEAST_MEMORY: u64 = 32 << 20;
 /// Default limit of a site's clients in one process.
 pub const MAX_CONNECTIONS: usize = 10_000;
 
-const NAMES: &str = "names have 1 to 64 letters, digits, '-', '_' or '.', the last not in front";
+const NAMES: &str =
+    "a name has 1 to 64 letters, digits, '-', '_' or '.', and does not begin with '.'";
 
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_alphanumeric() || "-_.".contains(c);
@@ -175,7 +177,7 @@ impl Reader<'_> {
         at.map(|(start, file)| format!("{file}, line {}", malformed::line_of(self.text, start)))
     }
 
-    /// Checks a number of workers. It is one byte, in timestamps too.
+    /// Checks a number of workers. Timestamps have one byte for it.
     fn worker_count(
         &self,
         workers: Setting<u16>,
@@ -220,7 +222,7 @@ impl Reader<'_> {
         let max_connections = self.within(
             Setting::new(None, file.max_connections, MAX_CONNECTIONS),
             1..=usize::MAX,
-            "nobody could connect",
+            "max_connections is at least 1",
         )?;
         let max_clock_skew = self.within(
             Setting::new(None, file.max_clock_skew_ms, 60_000),
@@ -303,7 +305,9 @@ impl Reader<'_> {
                 .invalid(place, format!("a cluster has 1 to {MAX_SITES} sites, not {sites}"));
         }
         if named > 0 && named != sites {
-            let reason = format!("{sites} sites are asked for, but {named} are named");
+            let reason = format!(
+                "the number of sites is {sites}, but there are [[site]] tables for {named}"
+            );
             return self.invalid(place, reason);
         }
         Ok(sites)
@@ -323,8 +327,9 @@ impl Reader<'_> {
         let (partitions, place) = (partitions.value, workers.place.or(partitions.place));
         if u16::from(workers.value) > partitions {
             let reason = format!(
-                "{} workers cannot share {partitions} partitions: each needs at least one",
-                workers.value
+                "{} workers cannot share {}: each needs at least one partition",
+                workers.value,
+                counted(partitions, "partition")
             );
             return self.invalid(place, reason);
         }
@@ -336,8 +341,9 @@ impl Reader<'_> {
         let f = Setting::new(None, read, (sites - 1) / 2);
         if f.value >= sites {
             let reason = format!(
-                "{} of {sites} sites cannot fail without losing data; f is at most {}",
+                "{} of {} cannot fail without losing data; f is at most {}",
                 f.value,
+                counted(sites, "site"),
                 sites - 1
             );
             return self.invalid(f.place, reason);
@@ -353,14 +359,14 @@ impl Reader<'_> {
     ) -> Result<[Duration; 2], ConfigError> {
         let timeout = Setting::new(None, timeout_ms, 60_000);
         if timeout.value == 0 {
-            let reason = "no transaction could be used within 0 ms".to_owned();
+            let reason = "transaction_timeout_ms is at least 1".to_owned();
             return self.invalid(timeout.place, reason);
         }
         let max_age = Setting::new(None, max_age_ms, 600_000);
         if max_age.value < timeout.value {
             let reason = format!(
-                "transactions end after {} ms, before they may have been idle for {} ms \
-                 (transaction_timeout_ms)",
+                "transaction_max_age_ms is {} and transaction_timeout_ms is {}: the maximum age must not be \
+                 less than the timeout",
                 max_age.value, timeout.value
             );
             return self.invalid(max_age.place.or(timeout.place), reason);
@@ -420,8 +426,8 @@ impl Reader<'_> {
             let number = name.bytes().all(|byte| byte.is_ascii_digit());
             if !is_name(&name) || number || !distinct {
                 let reason = format!(
-                    "{name:?} among the names of the delays is no name for a site: {NAMES}; a number \
-                     is none, and no two are equal"
+                    "the file of delays names a site {name:?}: {NAMES}; it is no number, and no other site \
+                     has it"
                 );
                 return self.invalid(None, reason);
             }
@@ -466,7 +472,7 @@ mod tests {
     fn contradictions_are_named_with_their_line() {
         for (text, reason) in [
             ("sites = 0", "s.toml, line 1: a cluster has 1 to 7 sites, not 0"),
-            ("f = 1\nsites = 2\n[[site]]\nname = 'a'", "line 2: 2 sites are asked for, but 1 are"),
+            ("f = 1\nsites = 2\n[[site]]\nname = 'a'", "line 2: the number of sites is 2, but"),
             (
                 "[[site]]\nname = 'a'\n[[site]]\nname = 'a'",
                 "line 4: there are two sites called 'a'",
@@ -479,7 +485,7 @@ mod tests {
             ("\ncluster = 'eu", "line 2: this is not TOML: invalid literal string"),
             ("f = 1\nf = 2", "line 2: 'f' is set twice"),
             ("sites = '3'", "line 1: sites: expected a whole number"),
-            ("\nwan = 3", "line 2: wan: expected a string, found integer `3`"),
+            ("\nwan = 3", "line 2: wan: expected a text in quotes, found the number 3"),
             ("max_memory = 1.5", "line 1: max_memory: 1.5 is not an amount of bytes; amounts are"),
             ("[[space]]\nname = 'x'", "line 1: the setting 'prefix' is missing"),
             ("spase = 1", "line 1: there is no setting 'spase' here; did you mean 'space'?"),
@@ -510,12 +516,12 @@ mod tests {
             ("\nstrong_max_operations = 0", "line 2: strong_max_operations is 1 to 10000000"),
             ("workers = 1000", "line 1: a site has 1 to 32 workers, not 1000"),
             ("sites = 3\nf = 3", "line 2: 3 of 3 sites cannot fail"),
-            ("max_connections = 0", "line 1: nobody could connect"),
+            ("max_connections = 0", "line 1: max_connections is at least 1"),
             ("max_memory = '4 GX'", "line 1: max_memory: '4 GX' is not an amount of bytes"),
             ("\nmax_memory = 1000", "line 2: max_memory must be at least 32 MiB"),
             ("log_level = 'loud'", "line 1: there is no level 'loud': the levels are error"),
-            ("transaction_timeout_ms = 0", "line 1: no transaction"),
-            ("\ntransaction_timeout_ms = 900000", "line 2: transactions end after 600000 ms"),
+            ("transaction_timeout_ms = 0", "line 1: transaction_timeout_ms is at least 1"),
+            ("\ntransaction_timeout_ms = 900000", "line 2: transaction_max_age_ms is 600000 and"),
             ("sites = 6\nwan = 'aws'", "line 2: the delays of 'aws' cover 5 sites"),
             ("colour = 'red'", "colour"),
             ("[[site]]\nname = '..'", "line 2: \"..\" is no name for a site"),

@@ -518,9 +518,16 @@ const LOG: [Setting; 3] = [
         "format",
         Rule("`\"text\"`"),
         "`text`: UTC time, level and event; or `json`: an object per line with `timestamp`, `level`, `message` and \
-         `target`, the area of the event",
+         `target`, the area of the event. Events about links, sites and recovery also have fields such as `site`, \
+         `node`, `worker`, `address` and `reason`",
     ),
-    live(LOG_TABLE, "level", Rule("`\"info\"`"), "`error`, `warn`, `info` or `debug`"),
+    live(
+        LOG_TABLE,
+        "level",
+        Rule("`\"info\"`"),
+        "`error`, `warn`, `info` or `debug`; levels of areas may follow as for `--log-level`, as in \
+         `\"warn,links=debug\"`",
+    ),
     live(
         LOG_TABLE,
         "areas",

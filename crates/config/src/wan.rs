@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use solera_commands::{counted, similar};
 
 use crate::malformed;
 
@@ -31,13 +32,23 @@ pub struct Wan {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WanError {
     /// Neither a built-in name nor a readable file.
-    #[error("'{0}' is neither 'aws', 'lan' nor 'none', and as a file it cannot be read: {1}")]
-    Unreadable(String, String),
+    #[error(
+        "'{name}' is neither 'aws', 'lan' nor 'none', and as a file it cannot be read: {error}{}",
+        .near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default()
+    )]
+    Unreadable {
+        /// Name that was given.
+        name: String,
+        /// Reason for which the file cannot be read.
+        error: String,
+        /// Built-in name that may be meant.
+        near: Option<&'static str>,
+    },
     /// The file is malformed.
     #[error("{0}: {1}; the file looks like: rtt_ms = [[0, 61], [61, 0]]")]
     Malformed(String, String),
     /// The delays cover fewer sites than the cluster has.
-    #[error("the delays of '{name}' cover {covered} sites, and the cluster has {sites}")]
+    #[error("the delays of '{name}' cover {}, and the cluster has {sites}", counted(*.covered, "site"))]
     TooFewSites {
         /// Name of the delays.
         name: String,
@@ -47,7 +58,7 @@ pub enum WanError {
         sites: usize,
     },
     /// The length of a row differs from the number of rows.
-    #[error("row {} of rtt_ms has {has} numbers; of {rows} rows, each needs {rows}", .row + 1)]
+    #[error("row {} of rtt_ms has {}, and there are {}: both must be the number of sites", .row + 1, counted(*.has, "number"), counted(*.rows, "row"))]
     Ragged {
         /// Row, from 0.
         row: usize,
@@ -57,7 +68,7 @@ pub enum WanError {
         rows: usize,
     },
     /// The numbers of names and rows differ.
-    #[error("there are {names} names and {rows} rows of rtt_ms; name each row's site, or none")]
+    #[error("there are {} and {} of rtt_ms; name each row's site, or none", counted(*.names, "name"), counted(*.rows, "row"))]
     Names {
         /// Number of names.
         names: usize,
@@ -104,8 +115,11 @@ impl Wan {
                     .checked(name, sites)
             }
             file => {
-                let text = std::fs::read_to_string(file)
-                    .map_err(|error| WanError::Unreadable(file.to_owned(), error.to_string()))?;
+                let text = std::fs::read_to_string(file).map_err(|error| WanError::Unreadable {
+                    name: file.to_owned(),
+                    error: error.to_string(),
+                    near: similar(file, ["aws", "lan", "none"]),
+                })?;
                 let wan: WanFile = toml::from_str(&text).map_err(|error| {
                     let line = error.span().map(|span| malformed::line_of(&text, span.start));
                     let at = line.map_or(String::new(), |line| format!(", line {line}"));
@@ -167,6 +181,14 @@ mod tests {
         assert_eq!((all.clone().min(), all.max()), (Some(26), Some(202)));
         let few = WanError::TooFewSites { name: "aws".to_owned(), covered: 5, sites: 6 };
         assert_eq!(Wan::named("aws", 6), Err(few));
+    }
+
+    #[test]
+    fn a_misspelt_name_is_suggested() {
+        for (name, end) in [("asw", "; did you mean 'aws'?"), ("far/away", "(os error 2)")] {
+            let error = Wan::named(name, 3).unwrap_err().to_string();
+            assert!(error.ends_with(end), "{error}");
+        }
     }
 
     #[test]

@@ -59,9 +59,9 @@ fn direct(disk: &RealDisk, batch: u64) -> Result<(), Box<dyn Error>> {
 /// is persisted.
 fn threaded(disk: &RealDisk, waiting: u64) -> Result<(), Box<dyn Error>> {
     let (journal, _) = Journal::open(disk.clone(), &options()?, |_| Ok(()))?;
-    let (tell, told) = channel();
+    let (sender, events) = channel();
     let mut syncer = Syncer::start(journal, SyncPolicy::Always, move |event| {
-        let _ = tell.send((event, Instant::now()));
+        let _ = sender.send((event, Instant::now()));
     })?;
     let mut times = Vec::new();
     let mut sent = std::collections::VecDeque::new();
@@ -73,7 +73,7 @@ fn threaded(disk: &RealDisk, waiting: u64) -> Result<(), Box<dyn Error>> {
             sent.push_back(Instant::now());
         }
         syncer.submit()?;
-        match told.recv()? {
+        match events.recv()? {
             (Event::Persisted(lsn), at) => {
                 let acknowledged = sent.drain(..(lsn.0 - persisted.0) as usize);
                 times.extend(acknowledged.map(|sent: Instant| at.duration_since(sent)));

@@ -12,6 +12,7 @@ pub mod diagnostic;
 pub mod explain;
 pub mod flat;
 pub mod flow;
+pub mod nearest;
 pub mod render;
 pub mod risk;
 pub mod split;

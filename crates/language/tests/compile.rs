@@ -19,8 +19,9 @@ fn check(folder: &str) {
         let source = fs::read_to_string(&path).unwrap();
         let compiled = compile(&source);
         let name = path.file_name().unwrap().to_str().unwrap();
-        let told = render(&compiled.diagnostics, name, &source, false);
-        let out = format!("{told}{}", explain::text(&explain::transactions(&compiled, &source)));
+        let rendered = render(&compiled.diagnostics, name, &source, false);
+        let out =
+            format!("{rendered}{}", explain::text(&explain::transactions(&compiled, &source)));
         let expected = path.with_extension("out");
         if std::env::var_os("REWRITE").is_some() {
             fs::write(&expected, &out).unwrap();

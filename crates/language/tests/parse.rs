@@ -58,15 +58,16 @@ fn good_sources_are_printed_in_their_normal_form() {
 #[test]
 fn errors_match_the_files() {
     for (path, sources) in sources("bad") {
-        let mut told = String::new();
+        let mut rendered = String::new();
         for case in sources.split("//# ").skip(1) {
             let (title, source) = case.split_once('\n').unwrap();
             let parsed = parse(source);
             assert!(!parsed.diagnostics.is_empty(), "no error: {title}");
-            writeln!(told, "# {title}").unwrap();
-            writeln!(told, "{}", render(&parsed.diagnostics, "bad.mixt", source, false)).unwrap();
+            writeln!(rendered, "# {title}").unwrap();
+            writeln!(rendered, "{}", render(&parsed.diagnostics, "bad.mixt", source, false))
+                .unwrap();
         }
-        hold(&path.with_extension("txt"), &told);
+        hold(&path.with_extension("txt"), &rendered);
     }
 }
 

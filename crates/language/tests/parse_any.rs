@@ -229,8 +229,8 @@ fn a_missing_character_causes_only_a_few_errors() {
         for (at, sign) in source.char_indices().filter(|(_, sign)| signs.contains(sign)) {
             let damaged = format!("{}{}", &source[..at], &source[at + 1..]);
             let errors = parse(&damaged).diagnostics;
-            let told = || render(&errors, "a.mixt", &damaged, false);
-            assert!(errors.len() <= 3, "without `{sign}` at {at}:\n{}", told());
+            let rendered = || render(&errors, "a.mixt", &damaged, false);
+            assert!(errors.len() <= 3, "without `{sign}` at {at}:\n{}", rendered());
         }
     }
 }

@@ -79,10 +79,15 @@ fn examples_of_codes_cause_them_and_corrected_examples_are_legal() {
         assert!(examples.len() >= 2, "{code} has no example, or nothing that is legal");
         assert_eq!(found(&examples[0]).first(), Some(&code), "{code}: {}", examples[0]);
         for legal in &examples[1..] {
-            let told = compile(legal).diagnostics;
+            let diagnostics = compile(legal).diagnostics;
             // An example may have unused values.
-            let told: Vec<_> = told.into_iter().filter(|one| one.code != "W0102").collect();
-            assert!(told.is_empty(), "{code}: {}", render(&told, "legal.mixt", legal, false));
+            let diagnostics: Vec<_> =
+                diagnostics.into_iter().filter(|one| one.code != "W0102").collect();
+            assert!(
+                diagnostics.is_empty(),
+                "{code}: {}",
+                render(&diagnostics, "legal.mixt", legal, false)
+            );
         }
     }
 }
@@ -95,9 +100,13 @@ fn examples_of_other_pages_have_no_errors() {
         let examples = examples(&text);
         assert!(!examples.is_empty() || page == "papers/mixt.md");
         for source in examples {
-            let mut told = compile(&source).diagnostics;
-            told.retain(|one| one.severity == Severity::Error);
-            assert!(told.is_empty(), "{page}: {}", render(&told, "example.mixt", &source, false));
+            let mut diagnostics = compile(&source).diagnostics;
+            diagnostics.retain(|one| one.severity == Severity::Error);
+            assert!(
+                diagnostics.is_empty(),
+                "{page}: {}",
+                render(&diagnostics, "example.mixt", &source, false)
+            );
         }
     }
 }

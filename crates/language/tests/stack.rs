@@ -24,13 +24,13 @@ fn survives(statements: &str) -> i64 {
     );
     let run = std::thread::Builder::new().stack_size(STACK).spawn(move || {
         let compiled = compile(&source);
-        let told = render(&compiled.diagnostics, "a.mixt", &source, false);
+        let rendered = render(&compiled.diagnostics, "a.mixt", &source, false);
         let explained = explain::transactions(&compiled, &source);
         explain::text(&explained);
         explain::svg(&explained);
         explain::mermaid(&explained);
         compile_whole(&source);
-        let program = Arc::new(compiled.program.expect(&told));
+        let program = Arc::new(compiled.program.expect(&rendered));
         verify(&program).unwrap();
         let args = vec![Value::Int(0), Value::Bool(true)];
         let names = Names { prefix: "test".into() };

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use solera_commands::similar;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::executor;
 use solera_mixt::outcome::{Limits, Outcome, Why};
@@ -34,10 +35,14 @@ pub(crate) async fn call(
     let module = compiled.module.clone();
     let program = module.program().clone();
     let Some(index) = module.transaction(transaction) else {
-        let names = program.transactions.iter().map(|found| &*found.name);
-        let names = names.collect::<Vec<_>>().join(", ");
+        let names: Vec<_> = program.transactions.iter().map(|found| &*found.name).collect();
+        let all = names.join(", ");
+        let hint = match similar(transaction, names) {
+            Some(near) => format!("did you mean '{near}'? It has {all}"),
+            None => format!("it has {all}"),
+        };
         return Err(format!(
-            "NOTRANSACTION module '{name}' has no transaction '{}'; it has {names}",
+            "NOTRANSACTION module '{name}' has no transaction '{}'; {hint}",
             transaction.escape_debug()
         ));
     };

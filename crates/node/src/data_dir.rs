@@ -1,6 +1,7 @@
 //! The data directory of a process: the identity of its data, and a folder for each worker.
 
 mod examine;
+mod joining;
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -134,6 +135,9 @@ impl DataDir {
             _lock: lock.into(),
         };
         let about = dir.describe(spec, workers);
+        if generation.is_some() {
+            joining::begin_anew(root, &about).map_err(&unusable)?;
+        }
         if let Some(found) = read(root, FILE).map_err(&unusable)? {
             let found = found.map_err(|error| unusable(format!("{FILE} is damaged: {error}")))?;
             found.check(&about, generation).map_err(&unusable)?;
@@ -156,6 +160,9 @@ impl DataDir {
             }
             // If the file is incomplete, no worker has a journal.
             Some(Err(_)) | None => {
+                if generation.is_some() {
+                    joining::mark(root).map_err(|error| unusable(error.to_string()))?;
+                }
                 write(root, UNFINISHED, &about).map_err(|error| unusable(error.to_string()))?;
             }
         }
@@ -175,6 +182,17 @@ impl DataDir {
     /// Returns the number of processes that were started with the data, including this one.
     pub(crate) fn starts(&self) -> u64 {
         self.starts
+    }
+
+    /// Notes that another site has accepted this node. From now on the data belongs to its
+    /// generation.
+    ///
+    /// # Errors
+    /// The note cannot be stored; the data may be discarded if the node joins with another
+    /// generation.
+    pub(crate) fn note_accepted(&self) -> Result<(), StorageError> {
+        joining::unmark(&self.root)
+            .map_err(|error| StorageError { folder: self.root.clone(), reason: error.to_string() })
     }
 
     /// Reads the stored identities of the other nodes' data.
@@ -291,7 +309,7 @@ fn check_root(root: &Path) -> Result<(), String> {
     if matches!(read(root, UNFINISHED)?, Some(Ok(_))) {
         return Ok(());
     }
-    let known = [UNFINISHED, NEXT, LOCK, LOST_AND_FOUND];
+    let known = [UNFINISHED, NEXT, LOCK, joining::MARK, LOST_AND_FOUND];
     let Some(other) = names.iter().find(|name| !known.iter().any(|known| *name == known)) else {
         return Ok(());
     };

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use solera_commands::counted;
 use solera_time::SiteId;
 use tokio::time::{sleep, timeout};
 
@@ -28,10 +29,7 @@ pub struct Unfinished {
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Unfinished { clients, in_transaction, prepared, at_risk } = *self;
-        let transactions = |count| match count {
-            1 => "1 transaction".to_owned(),
-            _ => format!("{count} transactions"),
-        };
+        let transactions = |count: usize| counted(count, "transaction");
         match clients {
             1 => write!(f, "1 client was not done")?,
             _ => write!(f, "{clients} clients were not done")?,

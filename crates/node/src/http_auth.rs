@@ -14,6 +14,9 @@ use crate::attempts::Attempts;
 use crate::cluster::Cluster;
 use crate::http::{From, refusal};
 
+/// Realm of the HTTP interface. It distinguishes a missing login from the 401 of another server.
+pub const REALM: &str = "solera";
+
 /// State of the authorisation of requests.
 #[derive(Clone)]
 pub(crate) struct Guard {
@@ -65,7 +68,8 @@ pub(crate) async fn guard(
 
 fn unauthorized(reason: &str) -> Response {
     let mut answer = refusal(StatusCode::UNAUTHORIZED, reason);
-    let how = HeaderValue::from_static("Basic realm=\"solera\", charset=\"UTF-8\"");
+    let how = format!("Basic realm=\"{REALM}\", charset=\"UTF-8\"");
+    let how = HeaderValue::try_from(how).expect("the realm is a plain word");
     answer.headers_mut().insert(header::WWW_AUTHENTICATE, how);
     answer
 }

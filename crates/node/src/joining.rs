@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use solera_commands::counted;
 use solera_unistore::Progress;
 
 /// Interval between progress lines.
@@ -82,15 +83,17 @@ impl News {
     pub(crate) fn explain(&self, worker: &str, name: impl Fn(usize) -> String) -> String {
         match self {
             News::Begins { partitions, donor } => {
-                format!("{worker} joins: it gets {partitions} partitions from {}", name(*donor))
+                let partitions = counted(*partitions, "partition");
+                format!("{worker} joins: it gets {partitions} from {}", name(*donor))
             }
             News::Has { filled, partitions, bytes, more, since } => format!(
-                "{worker} has {filled} of {partitions} partitions: {} so far, {}",
+                "{worker} has {filled} of {}: {} so far, {}",
+                counted(*partitions, "partition"),
                 Megabytes(*bytes),
                 Rate(*more, *since)
             ),
             News::HasAll { partitions, bytes, took } => format!(
-                "{worker} has all of its {partitions} partitions: {} in {:.1} s, {}",
+                "{worker} has all of its partitions ({partitions}): {} in {:.1} s, {}",
                 Megabytes(*bytes),
                 took.as_secs_f64(),
                 Rate(*bytes, *took)
@@ -148,7 +151,7 @@ mod tests {
             [
                 "us worker 0 joins: it gets 4 partitions from eu",
                 "us worker 0 has 1 of 4 partitions: 50.0 MB so far, 5.0 MB/s",
-                "us worker 0 has all of its 4 partitions: 200.0 MB in 20.0 s, 10.0 MB/s",
+                "us worker 0 has all of its partitions (4): 200.0 MB in 20.0 s, 10.0 MB/s",
                 "us worker 0 has joined, and serves clients",
             ]
         );

@@ -52,6 +52,7 @@ pub use descriptors::raise_descriptor_limit;
 pub use drain::Unfinished;
 #[doc(hidden)]
 pub use fuzzing::read_as_peer;
+pub use http_auth::REALM;
 pub use metrics::{METRICS, Metric};
 pub use modules::{Caller, Incomplete, Local, Modules, Wanted};
 pub use node::{Node, ServeError};

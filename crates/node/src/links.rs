@@ -194,12 +194,24 @@ impl Carrier {
         if let Ok(Err(problem)) = kept {
             // This is better than no link: a full disk prevents this node from writing, but not
             // from reading.
+            let (site, number) = self.spec.fields_of(node);
             warn!(
                 target: LINKS,
+                site,
+                node = number,
                 "the identity of the data of {} was not stored, so that this node cannot detect a loss of \
                  that data after a restart: {problem}",
                 self.spec.name_of(node)
             );
+        }
+    }
+
+    /// Notes that another node has accepted this one. Must be called before messages are sent to
+    /// it.
+    async fn note_accepted(&self, node: NodeId) {
+        let Some(data) = self.data.clone().filter(|_| node.site != self.me.site) else { return };
+        if let Ok(Err(problem)) = spawn_blocking(move || data.note_accepted()).await {
+            warn!(target: SITES, "cannot note that this node was accepted: {problem}");
         }
     }
 
@@ -289,7 +301,9 @@ pub(crate) fn log_acceptance(network: &Network, spec: &ClusterSpec, news: Option
         ),
         Some(false) => {
             if let Some((node, reason)) = network.membership().refusal() {
-                error!(target: SITES, "takes no writes: {}", refused_by(spec, node, &reason));
+                let line = refused_by(spec, node, &reason);
+                let (site, node) = spec.fields_of(node);
+                error!(target: SITES, site, node, reason, "takes no writes: {line}");
             }
         }
         None => {}

@@ -1,5 +1,5 @@
-//! Statuses of the sites as this process knows them, for links and clients. The replicas decide on
-//! them.
+//! Statuses of the sites, as far as this process knows them, for links and clients. The replicas
+//! decide on the statuses.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -35,6 +35,15 @@ pub(crate) struct Membership {
 /// [`Replica::begin_run`]: solera_unistore::Replica::begin_run
 pub(crate) type Runs = Vec<Run>;
 
+/// Changes of the members.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct MembersNews {
+    /// Whether this node accepts writes, if that has changed.
+    pub(crate) accepts: Option<bool>,
+    /// Sites that have changed, each with its new status and generation.
+    pub(crate) changed: Vec<(SiteId, SiteStatus, u32)>,
+}
+
 impl Membership {
     /// Creates the state from the members at the start; `peers` stores the nodes that were
     /// accepted.
@@ -53,14 +62,25 @@ impl Membership {
         self.known.lock().expect("nothing panics with the lock")
     }
 
-    /// Notes the members that a worker's replica knows. Returns whether this node accepts writes,
-    /// if that has changed.
-    pub(crate) fn note(&self, members: &Members) -> Option<bool> {
+    /// Notes the members that a worker's replica knows. Returns what has changed.
+    pub(crate) fn note(&self, members: &Members) -> MembersNews {
         let mut known = self.known();
-        if !known.note(members) {
-            return None;
+        if known.members() == members {
+            return MembersNews::default();
         }
-        self.judge(&known)
+        let former = known.members().clone();
+        if !known.note(members) {
+            return MembersNews::default();
+        }
+        let now = known.members();
+        let state =
+            |members: &Members, site| (site, members.status(site), members.generation(site));
+        let sites = SiteId::all(now.sites());
+        let changed = sites.filter(|site| {
+            site.index() >= former.sites() || state(&former, *site) != state(now, *site)
+        });
+        let changed = changed.map(|site| state(now, site)).collect();
+        MembersNews { accepts: self.judge(&known), changed }
     }
 
     /// Returns the status of a site.
@@ -227,6 +247,15 @@ mod tests {
         assert_eq!(known.get(&NODE), Some(&origin));
         std::fs::remove_dir_all(&root).unwrap();
         membership.keep_entries().unwrap();
+    }
+
+    #[test]
+    fn a_change_of_a_site_is_reported_once() {
+        let us = SiteId(1);
+        let membership = Membership::new(Members::new(2), ROLE, Peers::default());
+        let members = Members::founded(1, 2);
+        assert_eq!(membership.note(&members).changed, [(us, SiteStatus::Gone, 0)]);
+        assert_eq!(membership.note(&members), MembersNews::default());
     }
 
     #[test]

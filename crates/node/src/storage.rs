@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use solera_commands::counted;
 use solera_config::Durability;
 use solera_host::Driver;
 use solera_journal::{
@@ -45,6 +46,8 @@ pub struct StorageError {
 pub struct Found {
     /// Name of the worker.
     pub worker: String,
+    /// Address of the worker.
+    pub address: Address,
     /// Result of opening the journal.
     pub journal: Recovered,
     /// Number of keys.
@@ -58,12 +61,16 @@ pub struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Found { worker, journal, keys, took, .. } = self;
+        if (journal.snapshot_records, journal.records) == (0, 0) {
+            return write!(f, "{worker}: its journal is new");
+        }
         write!(
             f,
-            "{worker}: {keys} keys recovered in {} ms, from {} parts of a snapshot and {} records",
+            "{worker}: {} recovered in {} ms, from {} of a snapshot and {}",
+            counted(*keys, "key"),
             took.as_millis(),
-            journal.snapshot_records,
-            journal.records
+            counted(journal.snapshot_records, "part"),
+            counted(journal.records, "record")
         )?;
         if let Some(torn) = &journal.torn {
             write!(f, "; {torn}")?;
@@ -115,6 +122,7 @@ impl Storage {
         let began = Instant::now();
         let unusable = |reason: String| StorageError { folder: folder.to_owned(), reason };
         let identity = identity(cluster, &config.unistore);
+        let address = config.unistore.address;
         let recovery = Recovery::new(config, seed);
         let read = |bytes| progress.read(bytes);
         let (mut journal, found, mut site) =
@@ -147,7 +155,7 @@ impl Storage {
             },
             again: None,
         };
-        Ok((storage, engine, Found { worker, journal: found, keys, took, run }))
+        Ok((storage, engine, Found { worker, address, journal: found, keys, took, run }))
     }
 
     /// Handles an event of the journal's thread.

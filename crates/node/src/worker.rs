@@ -51,6 +51,7 @@ use crate::attempts::Attempts;
 use crate::control::{Control, Envelope};
 use crate::joining::News;
 use crate::links::log_acceptance;
+use crate::membership::MembersNews;
 use crate::network::{Network, NoWrites};
 use crate::run::Run;
 use crate::status::{NOBODY, WorkerSample};
@@ -281,6 +282,9 @@ impl Worker {
             let reason = state.engine.refuses().map_or_else(String::new, in_words);
             error!(
                 target: JOURNAL,
+                site = self.site_name(self.address.site),
+                worker,
+                reason,
                 "the journal of {who}, worker {worker}, has failed: {then}: {reason}"
             );
             // The journal may have rejected writes for a lesser reason before.
@@ -367,11 +371,15 @@ impl Worker {
         Some(report)
     }
 
-    /// Passes the members to the process' `Membership`, and logs whether this process accepts
-    /// writes if that has changed. The links depend on the members' statuses.
+    /// Passes the members to the process' `Membership`. Logs changes of sites, and whether this
+    /// process accepts writes if that has changed. The links depend on the members' statuses.
     fn note_members(&self, members: &Members) {
-        let news = self.network.membership().note(members);
-        log_acceptance(&self.network, &self.spec, news);
+        let MembersNews { accepts, changed } = self.network.membership().note(members);
+        for (site, status, generation) in changed {
+            let (site, status) = (self.site_name(site), status.to_string());
+            info!(target: SITES, site, generation, status, "site {site} is now: {status}");
+        }
+        log_acceptance(&self.network, &self.spec, accepts);
     }
 
     /// Returns whether this process rejects writes.
@@ -401,6 +409,8 @@ impl Worker {
             let (site, worker) = (self.site_name(self.address.site), self.address.worker);
             warn!(
                 target: JOURNAL,
+                site,
+                worker,
                 "{site} worker {worker}: a checkpoint failed, so its journal only grows: {}",
                 in_words(&problem)
             );
@@ -606,7 +616,8 @@ impl Worker {
     fn log_joining(&self, news: &News) {
         let Address { site, worker } = self.address;
         let name = |site: usize| self.site_name(SiteId(site as u8)).to_owned();
-        let worker = format!("{} worker {worker}", self.site_name(site));
-        info!(target: SITES, "{}", news.explain(&worker, name));
+        let name_of_worker = format!("{} worker {worker}", self.site_name(site));
+        let line = news.explain(&name_of_worker, name);
+        info!(target: SITES, site = self.site_name(site), worker, "{line}");
     }
 }

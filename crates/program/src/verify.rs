@@ -129,7 +129,7 @@ fn check_phase(program: &Program, transaction: &Transaction, number: usize) -> R
         check_store_id(program, store)?;
     }
     if phase.endorsing && phase.mutates {
-        return Err("it reads what is endorsed, and writes".to_owned());
+        return Err("it reads for an endorsement, so it must not write".to_owned());
     }
     for tapes in [&phase.takes, &phase.gives] {
         if !tapes.is_sorted_by(|a, b| a < b) {

@@ -144,30 +144,30 @@ fn an_argument_may_be_an_object_where_a_map_has_strings_as_keys() {
 fn errors_name_what_was_expected_and_where() {
     let program = program();
     let codec = Codec::new(&program);
-    let told = |bytes: &[u8], ty: Type| codec.argument(bytes, &ty).unwrap_err().to_string();
-    assert_eq!(told(b"1x", Type::Int), "expected int, found `1x`");
-    assert_eq!(told(b"", Type::Int), "expected int, found nothing");
+    let error = |bytes: &[u8], ty: Type| codec.argument(bytes, &ty).unwrap_err().to_string();
+    assert_eq!(error(b"1x", Type::Int), "expected int, found `1x`");
+    assert_eq!(error(b"", Type::Int), "expected int, found nothing");
     let no_text = "expected string, found `\u{fffd}`, which is not UTF-8";
-    assert_eq!(told(b"\xff", Type::String), no_text);
-    assert_eq!(told(b"audit:k", inbox()), "`audit:k` is not a handle of `mail`");
-    assert_eq!(told(b"[1,true]", list(Type::Int)), "expected int, found `true]` at byte 4");
+    assert_eq!(error(b"\xff", Type::String), no_text);
+    assert_eq!(error(b"audit:k", inbox()), "`audit:k` is not a handle of `mail`");
+    assert_eq!(error(b"[1,true]", list(Type::Int)), "expected int, found `true]` at byte 4");
     assert_eq!(
-        told(b"[1", list(Type::Int)),
+        error(b"[1", list(Type::Int)),
         "expected `,` or `]` in list<int>, found the end of the text at byte 3"
     );
     assert_eq!(
-        told(b"[1] 2", list(Type::Int)),
+        error(b"[1] 2", list(Type::Int)),
         "expected the end of the value, found `2` at byte 5"
     );
-    assert_eq!(told(b"[1.5]", list(Type::Int)), "expected int, found `1.5]` at byte 2");
-    let twice = told(b"[1,1]", Type::Set(Type::Int.into()));
+    assert_eq!(error(b"[1.5]", list(Type::Int)), "expected int, found `1.5]` at byte 2");
+    let twice = error(b"[1,1]", Type::Set(Type::Int.into()));
     assert_eq!(twice, "the element `1` is repeated (at byte 4)");
     let user = Type::Struct(StructId(0));
-    let missing = told(b"{\"name\":\"\"}", user.clone());
+    let missing = error(b"{\"name\":\"\"}", user.clone());
     assert_eq!(missing, "the field `inbox` of User is missing (at byte 1)");
-    let twice = told(b"{\"name\":\"\",\"name\":\"\"}", user.clone());
+    let twice = error(b"{\"name\":\"\",\"name\":\"\"}", user.clone());
     assert_eq!(twice, "the field `\"name\"` is repeated (at byte 12)");
-    assert_eq!(told(b"{\"nome\":1}", user), "User has no field `\"nome\"` (at byte 2)");
+    assert_eq!(error(b"{\"nome\":1}", user), "User has no field `\"nome\"` (at byte 2)");
     for broken in
         ["[\"\\x\"]", "[\"\\ud800\"]", "[\"\\ud800\\u0041\"]", "[\"\\u00g0\"]", "[\"", "[\"\\"]
     {
@@ -252,8 +252,8 @@ proptest! {
         let bytes = codec.encode(&one, &ty).unwrap();
         prop_assert_eq!(codec.decode(&bytes, &ty), Ok(one.clone()));
         prop_assert_eq!(bytes == codec.encode(&other, &ty).unwrap(), one == other);
-        let told = codec.result(&one, &ty).unwrap();
-        prop_assert_eq!(codec.argument(&told, &ty), Ok(one));
+        let shown = codec.result(&one, &ty).unwrap();
+        prop_assert_eq!(codec.argument(&shown, &ty), Ok(one));
     }
 
     #[test]

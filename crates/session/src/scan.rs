@@ -216,8 +216,8 @@ impl Kept {
     }
 }
 
-/// Returns as much of a content as there is room for, but at least one element. Also returns the
-/// last element if more follow.
+/// Returns the part of a content for which there is room, but at least one element. If elements
+/// remain, it also returns the last element of the part.
 fn part(
     content: &Outcome,
     after: Option<&Value>,

@@ -179,7 +179,7 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts: Vec<_> =
-            self.counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
+            self.counts.iter().map(|(what, count)| format!("{what}: {count}")).collect();
         f.write_str(&counts.join(", "))
     }
 }

@@ -23,23 +23,23 @@ impl Accesses {
         }
     }
 
-    /// Notes the end of an operation (the read set of Alg. 1 l. 14, and the conflicts of the
-    /// writes).
+    /// Notes the end of an operation. It adds to the read set (Alg. 1 l. 14), or to the writes with
+    /// their conflicts.
     pub(crate) fn end(&mut self, request: RequestId, key: &Key, update: bool) {
         let Some(kind) = self.outstanding.remove(&request) else { return };
         self.done.insert((key.clone(), kind.number, update), kind);
     }
 
-    /// Turns all updates into reads. Each still conflicts with the operations that it would have
-    /// been ordered against, but later transactions need not observe it.
+    /// Turns all updates into reads. Each still conflicts with the same operations, but later
+    /// transactions need not observe it.
     pub(crate) fn drop_updates(&mut self) {
         let done = std::mem::take(&mut self.done);
         self.done =
             done.into_iter().map(|((key, number, _), kind)| ((key, number, false), kind)).collect();
     }
 
-    /// Returns the keys that were accessed, with the number of the operation's kind and whether it
-    /// was an update, and the kind.
+    /// Returns the kinds of the completed operations, by key, number of the kind, and whether the
+    /// operation was an update.
     pub(crate) fn into_done(self) -> BTreeMap<(Key, u8, bool), Kind> {
         self.done
     }

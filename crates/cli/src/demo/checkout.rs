@@ -171,14 +171,17 @@ async fn balance(
     drop(progress);
     let count = |of: fn(&Sale) -> u64| sales.iter().map(of).sum::<u64>();
     output!(
-        "\n{} orders were accepted, and {} rejected because too little stock was left.",
+        "\nOrders accepted: {}. Orders rejected because too little stock was left: {}.",
         accepted.len(),
         count(|sale| sale.rejected)
     );
-    output!("{} calls aborted because of conflicts, and were retried.", count(|sale| sale.retries));
+    output!(
+        "Calls that aborted because of conflicts, and were retried: {}.",
+        count(|sale| sale.retries)
+    );
     match all(|sale| &sale.doubtful).count() {
         0 => {}
-        doubtful => output!("{doubtful} calls had an unknown outcome, which the log decides."),
+        doubtful => output!("Calls with an unknown outcome, which the log decides: {doubtful}."),
     }
     output!("Left in the table: {}.", listed(left));
     output!(

@@ -20,7 +20,7 @@ pub(super) struct LogTable {
 }
 
 impl Reader<'_> {
-    /// Reads the table and `log_level`, which is another name of its level.
+    /// Reads the table and `log_level`, which is another name of `level` in it.
     pub(super) fn log(
         &self,
         table: LogTable,
@@ -31,15 +31,23 @@ impl Reader<'_> {
             return self.invalid(Some(twice.span().start), reason);
         }
         let format = table.format.map(|format| self.named_one("format", &format)).transpose()?;
-        let level =
-            table.level.or(log_level).map(|level| self.named_one("level", &level)).transpose()?;
-        let mut areas = BTreeMap::new();
+        let levels = table.level.or(log_level).map(|levels| self.levels(&levels)).transpose()?;
+        let LogSpec { level, mut areas, .. } = levels.unwrap_or_default();
         for (name, level) in table.areas {
             let found = area(name.get_ref());
             let found = found.or_else(|reason| self.invalid(Some(name.span().start), reason))?;
-            areas.insert(found, self.named_one("level", &level)?);
+            if areas.insert(found, self.named_one("level", &level)?).is_some() {
+                let reason = format!("the level of the area '{found}' is set twice");
+                return self.invalid(Some(name.span().start), reason);
+            }
         }
         Ok(LogSpec { format, level, areas })
+    }
+
+    /// Reads a level and levels of areas in the form of the option `--log-level`.
+    fn levels(&self, text: &Spanned<String>) -> Result<LogSpec, ConfigError> {
+        let read = text.get_ref().parse();
+        read.or_else(|reason| self.invalid(Some(text.span().start), reason))
     }
 
     fn named_one<T>(&self, what: &str, text: &Spanned<String>) -> Result<T, ConfigError>
@@ -72,7 +80,12 @@ mod tests {
         let spec = read(text, "").unwrap();
         assert_eq!((spec.format, spec.level), (Some(LogFormat::Json), Some(LogLevel::Warn)));
         assert_eq!(spec.areas, [(areas::LINKS, LogLevel::Debug)].into());
-        assert_eq!(read("log_level = 'warn'", ""), "warn".parse());
+        for levels in ["warn", "links=debug", "warn,links=debug,sites=error"] {
+            assert_eq!(read(&format!("log_level = '{levels}'"), ""), levels.parse());
+            assert_eq!(read(&format!("[log]\nlevel = '{levels}'"), ""), levels.parse());
+        }
+        let both = "log_level = 'warn,links=debug'\n[log.areas]\nsites = 'info'";
+        assert_eq!(read(both, ""), "warn,links=debug,sites=info".parse());
         assert_eq!(read("log.areas.sites = 'warn'", "links=info"), "links=info,sites=warn".parse());
         assert_eq!(read(text, "error").unwrap().level, Some(LogLevel::Error));
         assert_eq!(read("", ""), Ok(LogSpec::default()));
@@ -84,6 +97,11 @@ mod tests {
             ("[log]\nformat = 'xml'", "s.toml, line 2: there is no format 'xml': the formats are"),
             ("[log]\nlevel = 'loud'", "s.toml, line 2: there is no level 'loud': the levels are"),
             ("[log]\nlevel = 'wran'", "line 2: there is no level 'wran': did you mean 'warn'?"),
+            ("log_level = 'info,link=warn'", "line 1: there is no area 'link' of the log; did you"),
+            (
+                "[log]\nlevel = 'info,links=warn'\n[log.areas]\nlinks = 'debug'",
+                "line 4: the level of the area 'links' is set twice",
+            ),
             ("[log.areas]\nlinks = 'loud'", "s.toml, line 2: there is no level 'loud'"),
             (
                 "[log.areas]\n\nattic = 'info'",

@@ -58,7 +58,14 @@ impl ClusterSpec {
 
     /// Returns the name of a node for messages.
     pub fn name_of(&self, id: NodeId) -> String {
+        let (site, node) = self.fields_of(id);
+        format!("node {node} of site {site}")
+    }
+
+    /// Returns the name of a node's site, and the number of the node within it, from 1: fields of
+    /// log lines about the node.
+    pub fn fields_of(&self, id: NodeId) -> (&str, u16) {
         let site = self.sites.get(id.site.index()).map_or("?", |site| &site.name);
-        format!("node {} of site {site}", u16::from(id.node) + 1)
+        (site, u16::from(id.node) + 1)
     }
 }

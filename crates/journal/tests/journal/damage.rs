@@ -397,8 +397,9 @@ fn failing_calls_are_reported_and_lose_no_persisted_record() {
             let (_, _, content) = open(&disk).unwrap();
             let came_back = content.records.len() as u64;
             assert!(came_back >= persisted, "{call:?} {skip}");
-            let told = matches!(failed, Some(Error::Io { kind: ErrorKind::PermissionDenied, .. }));
-            assert!(told || (failed.is_none() && persisted == 100), "{call:?} {skip}");
+            let is_reported =
+                matches!(failed, Some(Error::Io { kind: ErrorKind::PermissionDenied, .. }));
+            assert!(is_reported || (failed.is_none() && persisted == 100), "{call:?} {skip}");
         }
     }
 }
@@ -467,7 +468,7 @@ fn a_snapshot_frees_space_on_a_full_disk() {
     assert!(journal.prepare().unwrap_err().is_disk_full());
     snapshot(&mut journal, 60, 3);
     assert_eq!(journal.prepare(), Ok(true), "all of it is there");
-    assert_eq!(journal.prepare(), Ok(false), "told once");
+    assert_eq!(journal.prepare(), Ok(false), "is_reported once");
     assert!(disk.content("spare.tmp").is_some());
 }
 

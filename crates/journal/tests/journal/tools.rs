@@ -33,8 +33,8 @@ fn a_sound_journal_is_reported_completely() {
     let report = check(&disk).unwrap();
     assert_eq!(report.problems, []);
     assert_eq!(report.identity, Some(options().identity));
-    let told = report.snapshot.as_ref().map(|snapshot| (snapshot.lsn, snapshot.records));
-    assert_eq!(told, Some((Lsn(70), 4)));
+    let snapshot = report.snapshot.as_ref().map(|snapshot| (snapshot.lsn, snapshot.records));
+    assert_eq!(snapshot, Some((Lsn(70), 4)));
     assert_eq!(report.last(), Lsn(100));
     assert_eq!(report.segments.len(), segments(&disk).len());
     for pair in report.segments.windows(2) {
@@ -58,8 +58,8 @@ fn all_damage_is_reported_at_once_and_the_rest_is_dumped() {
     disk.put("spare.tmp", b"unfinished");
     disk.put("notes.txt", b"mine");
     let report = check(&disk).unwrap();
-    let told: Vec<_> = report.problems.iter().map(|error| error.file().unwrap()).collect();
-    assert_eq!(told, [&names[0], &names[1], &names[3]]);
+    let files: Vec<_> = report.problems.iter().map(|error| error.file().unwrap()).collect();
+    assert_eq!(files, [&names[0], &names[1], &names[3]]);
     assert_eq!(
         (report.unneeded.as_slice(), report.foreign.as_slice()),
         (["spare.tmp".to_owned()].as_slice(), ["notes.txt".to_owned()].as_slice())

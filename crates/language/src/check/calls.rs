@@ -5,10 +5,10 @@ use solera_program::operation::{self, ObjectOp};
 use solera_program::span::Span;
 use solera_program::types::{Object, StoreId, Type};
 
-use super::declarations::nearest;
 use super::lower::Lower;
 use crate::diagnostic::Diagnostic;
 use crate::flat::{Compute, Custom, Remote, StepKind, Var};
+use crate::nearest::nearest;
 use crate::syntax::ast::{Expr, ExprKind, Name};
 
 impl Lower<'_> {

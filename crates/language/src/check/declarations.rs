@@ -9,9 +9,9 @@ use solera_levels::{Label, Lattice, Level};
 use solera_program::ir;
 use solera_program::span::Span;
 use solera_program::types::{Object, StoreId, StructId, Type};
-use strsim::osa_distance;
 
 use crate::diagnostic::Diagnostic;
+use crate::nearest::nearest;
 use crate::risk::Risk;
 use crate::syntax::ast::{
     FunctionDecl, Item, Module, Name, OperationDecl, Param, StoreDecl, StructDecl, TypeExpr,
@@ -623,13 +623,4 @@ fn another_name(taken: &str) -> String {
 
 fn unstated(written: &TypeExpr) -> TypeExpr {
     TypeExpr { level: None, ..written.clone() }
-}
-
-/// Returns the known name with the smallest edit distance, if it is close enough to be a
-/// misspelling. An edit changes, inserts or deletes a letter, or swaps two neighbours.
-pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let name = name.get(..64).unwrap_or(name);
-    let near = known.into_iter().map(|known| (osa_distance(name, known), known));
-    let (distance, known) = near.min()?;
-    (distance <= name.len().max(known.len()) / 3).then_some(known)
 }

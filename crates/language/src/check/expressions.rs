@@ -9,6 +9,7 @@ use solera_program::value::Value;
 use super::lower::Lower;
 use crate::diagnostic::{Diagnostic, Mark};
 use crate::flat::{Compute, StepKind, Var};
+use crate::nearest::nearest;
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Literal, Name, NewObject, UnaryOp};
 
 impl Lower<'_> {
@@ -162,7 +163,7 @@ impl Lower<'_> {
         let error = format!("{shown} has no field '{}'", name.text);
         let names: Vec<_> = fields.iter().map(|(field, _)| field.as_str()).collect();
         let error = Diagnostic::error("E0213", name.span, error).here("not a field");
-        let help = match super::declarations::nearest(&name.text, names.iter().copied()) {
+        let help = match nearest(&name.text, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("its fields are {}", names.join(", ")),
         };

@@ -7,11 +7,12 @@ use solera_program::span::Span;
 use solera_program::types::{StoreId, Type};
 use solera_program::value::Value;
 
-use super::declarations::{Declarations, nearest};
+use super::declarations::Declarations;
 use super::exits::Exits;
 use super::{Checkable, Checked};
 use crate::diagnostic::Diagnostic;
 use crate::flat::{Body, Compute, Step, StepKind, Var, VarInfo};
+use crate::nearest::nearest;
 use crate::syntax::ast::{FunctionDecl, Item, Module, Name, TypeExpr};
 
 /// Checks names and types of a module, and flattens its bodies.

@@ -11,7 +11,6 @@ use solera_links::{
 use solera_machine::NodeId;
 use solera_machine::{Address, Topology};
 use solera_site::Message;
-use solera_time::SiteId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
@@ -55,11 +54,11 @@ impl Carrier {
     async fn serve_call(&self, stream: TcpStream, from: SocketAddr, permit: Permit) {
         // Acknowledgements are delayed without this option, which is not fatal.
         let _ = stream.set_nodelay(true);
-        let (mut opened, mut site) = (None, None);
+        let (mut opened, mut claimed) = (None, None);
         let greeted = timeout(GREETING_TIMEOUT, async {
             let certificate = self.open(stream, &mut opened).await?;
             let stream = opened.as_mut().expect("it was opened without failure");
-            self.welcome(stream, certificate, &mut site).await
+            self.welcome(stream, certificate, &mut claimed).await
         });
         let greeted = tokio::select! {
             greeted = greeted => greeted,
@@ -74,14 +73,8 @@ impl Carrier {
         let (incoming, generation) = match greeted {
             Ok(Ok(welcomed)) => welcomed,
             Ok(Err(Failure::Refused(refusal))) => {
-                self.refused.count_handshake(site, &refusal);
                 let reason = shortened(refusal.to_string());
-                let line = format!("refused a call from {}: {reason}", from.ip());
-                if self.should_log(&line) {
-                    warn!(target: LINKS, "{line}");
-                } else {
-                    debug!(target: LINKS, "{line}");
-                }
+                self.log_refused_call(from, claimed, &refusal, &reason);
                 if let Some(stream) = opened {
                     let greeting = refusal.answer(reason);
                     tokio::select! {
@@ -109,12 +102,38 @@ impl Carrier {
             self.count_frame(link.peer, failure);
         }
         if link.hung_up(*connection) {
+            let (site, node) = self.spec.fields_of(link.peer);
             let reason = ended.err().map_or("it was closed".to_owned(), |error| error.to_string());
             match has_sent {
-                true => warn!(target: LINKS, "link from {} is down: {reason}", link.name),
+                true => {
+                    warn!(target: LINKS, site, node, reason, "link from {} is down: {reason}", link.name)
+                }
                 // The caller refuses this node, and will send the reason to this node's own calls.
-                false => debug!(target: LINKS, "link from {}: {reason}", link.name),
+                false => debug!(target: LINKS, site, node, "link from {}: {reason}", link.name),
             }
+        }
+    }
+
+    /// Counts and logs that this node refused a call. `claimed` is the node that the caller claims
+    /// to be, if it has sent its card.
+    fn log_refused_call(
+        &self,
+        from: SocketAddr,
+        claimed: Option<NodeId>,
+        refusal: &Refusal,
+        reason: &str,
+    ) {
+        self.refused.count_handshake(claimed.map(|node| node.site), refusal);
+        let caller = match claimed {
+            Some(node) => format!("{} ({})", from.ip(), self.spec.name_of(node)),
+            None => from.ip().to_string(),
+        };
+        let line = format!("refused a call from {caller}: {reason}");
+        let (site, node) = claimed.map(|node| self.spec.fields_of(node)).unzip();
+        let address = from.to_string();
+        match self.should_log(&line) {
+            true => warn!(target: LINKS, site, node, address, reason, "{line}"),
+            false => debug!(target: LINKS, site, node, address, reason, "{line}"),
         }
     }
 
@@ -174,17 +193,17 @@ impl Carrier {
     }
 
     /// Reads a caller's greeting, and accepts the caller or fails with the reason to refuse it.
-    /// Sets `site` to the site that the caller claims to belong to, if the cluster has this site.
+    /// Sets `claimed` to the node that the caller claims to be, if the cluster has its site.
     async fn welcome(
         &self,
         stream: &mut Stream,
         certificate: Option<CertificateDer<'static>>,
-        site: &mut Option<SiteId>,
+        claimed: &mut Option<NodeId>,
     ) -> Result<(Incoming, u32), Failure> {
         let Greeting::Hello(theirs) = read_greeting(stream).await? else {
             return Err(Failure::Refused(Refusal::Damaged));
         };
-        *site = Some(theirs.from.site).filter(|site| site.index() < self.spec.sites.len());
+        *claimed = Some(theirs.from).filter(|node| node.site.index() < self.spec.sites.len());
         let link = self.links.iter().find(|link| link.peer == theirs.from);
         let link = link.map(|link| (link, link.handshake()));
         let mut mine = self.card(theirs.from);
@@ -240,7 +259,8 @@ impl Carrier {
                         return Ok(());
                     }
                     if !std::mem::replace(has_sent, true) {
-                        info!(target: LINKS, "link from {} is up", link.name);
+                        let (site, node) = self.spec.fields_of(link.peer);
+                        info!(target: LINKS, site, node, "link from {} is up", link.name);
                     }
                     let mut used = 0;
                     while let Some((frame, length)) = read_frame(&input[used..])? {

@@ -35,6 +35,7 @@ impl Carrier {
         link: Arc<Link>,
         stop: watch::Receiver<bool>,
     ) {
+        let (site, node) = self.spec.fields_of(link.peer);
         let mut pause = FIRST_PAUSE;
         let mut answered = Instant::now();
         while !*stop.borrow() {
@@ -47,13 +48,21 @@ impl Carrier {
             match called.unwrap_or_else(|_| Err(Failure::Broken("it does not answer".to_owned()))) {
                 Ok((stream, theirs)) => {
                     self.note_entry(&theirs).await;
+                    self.note_accepted(link.peer).await;
                     let started = Instant::now();
                     let reason = self.run_connection(&link, stream, stop.clone()).await;
                     answered = Instant::now();
                     if *stop.borrow() {
                         return;
                     }
-                    warn!(target: LINKS, "link to {} is down: {reason}", link.name);
+                    warn!(
+                        target: LINKS,
+                        site,
+                        node,
+                        reason,
+                        "link to {} is down: {reason}",
+                        link.name
+                    );
                     link.closed(reason);
                     if started.elapsed() > LAST_PAUSE {
                         pause = FIRST_PAUSE;
@@ -66,13 +75,13 @@ impl Carrier {
                         self.refused.count_handshake(Some(link.peer.site), refusal);
                         let line = format!("link to {} is refused: {text}", link.name);
                         match self.should_log(&line) {
-                            true => warn!(target: LINKS, "{line}"),
-                            false => debug!(target: LINKS, "{line}"),
+                            true => warn!(target: LINKS, site, node, reason = text, "{line}"),
+                            false => debug!(target: LINKS, site, node, reason = text, "{line}"),
                         }
                     } else if !news {
-                        debug!(target: LINKS, "link to {}: {text}", link.name);
+                        debug!(target: LINKS, site, node, "link to {}: {text}", link.name);
                     } else {
-                        info!(target: LINKS, "link to {}: {text}", link.name);
+                        info!(target: LINKS, site, node, "link to {}: {text}", link.name);
                     }
                     if let Failure::Refused(_) = failure {
                         pause = LAST_PAUSE;
@@ -115,7 +124,9 @@ impl Carrier {
                 }
                 // No await may follow: the caller must close the link again.
                 self.note_answer(link.peer, Ok(()));
-                info!(target: LINKS, "link to {} is up ({})", link.name, link.address);
+                let (site, node) = self.spec.fields_of(link.peer);
+                let address = link.address.to_string();
+                info!(target: LINKS, site, node, address, "link to {} is up ({address})", link.name);
                 Ok((stream, theirs))
             }
             Greeting::Refusal(reason) => {

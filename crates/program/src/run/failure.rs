@@ -164,7 +164,7 @@ impl fmt::Display for FailureKind {
             FailureKind::OutOfRange { index, length } => {
                 write!(
                     f,
-                    "index {index} is out of range: there are {length} elements, counted from 0"
+                    "index {index} is out of range: indices begin at 0, and the length is {length}"
                 )
             }
             FailureKind::MissingKey(key) => write!(f, "the map has no key {key}"),
@@ -199,7 +199,7 @@ impl fmt::Display for FailureKind {
             }
             FailureKind::Aborted(text) => write!(f, "aborted: {text}"),
             FailureKind::ArgumentCount { expected, found } => {
-                write!(f, "expected {expected} arguments, found {found}")
+                write!(f, "expected number of arguments: {expected}; found: {found}")
             }
             FailureKind::WrongArgument { name, expected, found } => {
                 write!(f, "argument `{name}` must be {expected}, not {found}")

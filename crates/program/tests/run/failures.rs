@@ -86,13 +86,13 @@ fn the_total_size_of_live_values_is_limited() {
         ))
     };
     assert_eq!(keep(5).unwrap().result, Some(Value::Int(5 * 98305)));
-    let told = keep(40).unwrap_err();
+    let error = keep(40).unwrap_err();
     let limit = "variables and intermediate results hold more than 1048576 bytes together";
-    assert!(told.contains(limit), "{told}");
+    assert!(error.contains(limit), "{error}");
     // The eleventh string exceeds the limit, which is checked soon afterwards.
-    let (line, _) = told.split_once(':').unwrap();
-    assert!((13..=16).contains(&line.parse::<u32>().unwrap()), "{told}");
-    assert_eq!(keep(40).unwrap_err(), told);
+    let (line, _) = error.split_once(':').unwrap();
+    assert!((13..=16).contains(&line.parse::<u32>().unwrap()), "{error}");
+    assert_eq!(keep(40).unwrap_err(), error);
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn values_of_callers_count_towards_the_limit() {
          }} \
          transaction keep() -> int {{ return deep(39); }}"
     );
-    let told = run_source(&source).unwrap_err();
-    assert!(told.contains("hold more than 1048576 bytes together (in function"), "{told}");
+    let error = run_source(&source).unwrap_err();
+    assert!(error.contains("hold more than 1048576 bytes together (in function"), "{error}");
 }
 
 #[test]
@@ -274,19 +274,22 @@ fn arguments_must_fit() {
     };
     let good = handle("mail", "c");
     assert_eq!(new(vec![ints([1]), good.clone()]), Ok(()));
-    let told = |args| new(args).unwrap_err();
-    assert_eq!(told(vec![]), "expected 2 arguments, found 0 (in transaction `tested`)");
+    let error = |args| new(args).unwrap_err();
     assert_eq!(
-        told(vec![Value::Int(1), good.clone()]),
+        error(vec![]),
+        "expected number of arguments: 2; found: 0 (in transaction `tested`)"
+    );
+    assert_eq!(
+        error(vec![Value::Int(1), good.clone()]),
         "argument `p0` must be list<int>, not an integer (in transaction `tested`)"
     );
     assert_eq!(
-        told(vec![Value::list([text("x")]), good]),
+        error(vec![Value::list([text("x")]), good]),
         "argument `p0` must be list<int>, not one with a string where int should be \
          (in transaction `tested`)"
     );
     assert_eq!(
-        told(vec![ints([]), handle("logs", "c")]),
+        error(vec![ints([]), handle("logs", "c")]),
         "logs:c is used as a handle of `mail` (in transaction `tested`)"
     );
 }

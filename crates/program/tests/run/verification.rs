@@ -19,24 +19,24 @@ fn good() -> Program {
 }
 
 #[track_caller]
-fn refused(change: impl FnOnce(&mut Program), told: &str) {
+fn refused(change: impl FnOnce(&mut Program), expected: &str) {
     let mut program = good();
     assert_eq!(verify(&program), Ok(()));
     change(&mut program);
     let found = verify(&program).unwrap_err().to_string();
-    assert!(found.contains(told), "{found}");
+    assert!(found.contains(expected), "{found}");
 }
 
 /// Checks that an instruction in the phase is rejected.
 #[track_caller]
-fn instruction(instr: Instr, told: &str) {
+fn instruction(instr: Instr, expected: &str) {
     refused(
         |program| {
             let mut body = vec![Instr::Move(0, 1)];
             body.push(instr);
             program.transactions[0].phases[0].code = code(2, vec![Value::Unit], body);
         },
-        told,
+        expected,
     );
 }
 
@@ -102,7 +102,7 @@ fn effects_in_wrong_places_are_rejected() {
         phase.store = Some(DIRECTORY);
     };
     refused(elsewhere, "an operation of another store than the phase's");
-    refused(|program| program.transactions[0].phases[0].endorsing = true, "and writes");
+    refused(|program| program.transactions[0].phases[0].endorsing = true, "must not write");
     let result = |program: &mut Program| {
         let second = phase(None, &[], &[], code(1, vec![], vec![Instr::Result(0)]));
         program.transactions[0].phases.push(second);

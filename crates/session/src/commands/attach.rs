@@ -20,6 +20,9 @@ use crate::typed::Typed;
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximal difference between the clocks of a site's workers.
 const SKEW: Duration = Duration::from_secs(1);
+/// Maximal time by which a token may be ahead of this site's clock. The clocks of nodes never
+/// differ so much, unless one of them is wrong.
+const MAX_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// SOLERA.ATTACH token: waits until this site holds the token's causal past (UniStore Alg. 1 l.
 /// 51). The command adds the token's durability past to the session's without waiting, so that
@@ -77,6 +80,7 @@ impl Typed for Attach {
 
     async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<(), String> {
         outside(session)?;
+        is_plausible(&*session.worker, &self.token.pasts)?;
         let began = Instant::now();
         wait_for(session, self.token.pasts, ATTACH_TIMEOUT).await?;
         let left = ATTACH_TIMEOUT.saturating_sub(began.elapsed());
@@ -159,13 +163,34 @@ impl Typed for AttachUntil {
 
 /// Checks that a time is not too far in the future to wait for.
 fn is_near<W: Context>(worker: &W, until: Timestamp) -> Result<(), String> {
-    // Commit times come from hybrid clocks, which may be ahead of physical ones.
-    let physical = Timestamp::from_physical(worker.now().physical);
-    let now = worker.with(|replica| replica.status().clock()).max(physical);
-    match until > now.later(ATTACH_TIMEOUT) {
+    match until > clock(worker).later(ATTACH_TIMEOUT) {
         true => Err("ERR that is too far in the future to wait for".to_owned()),
         false => Ok(()),
     }
+}
+
+/// Checks that the times of a token can be those of commits. This site would wait in vain for later
+/// ones.
+fn is_plausible<W: Context>(worker: &W, pasts: &Pasts) -> Result<(), String> {
+    let latest = [pasts.causal, *pasts.eventual(), *pasts.eventual_snap()];
+    let latest = latest.iter().map(|past| past.max_entry()).max();
+    let ahead = latest.unwrap_or_default().ahead_of(clock(worker));
+    match ahead > MAX_AHEAD {
+        true => Err(format!(
+            "BADTOKEN the token has times that are {} s ahead of this site's clock, and at most {} s are possible; \
+             take a new token, and set the clock if it is wrong",
+            ahead.as_secs(),
+            MAX_AHEAD.as_secs()
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Returns the later one of the hybrid clock and the physical clock of this worker. Commit times
+/// come from hybrid clocks, which may be ahead of physical ones.
+fn clock<W: Context>(worker: &W) -> Timestamp {
+    let physical = Timestamp::from_physical(worker.now().physical);
+    worker.with(|replica| replica.status().clock()).max(physical)
 }
 
 fn outside<W: Context>(session: &ClientSession<W>) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use solera_commands::counted;
 use solera_time::Origin;
 use solera_unistore::{CommandError, StrongLimit};
 
@@ -71,9 +72,9 @@ impl<W: Context> ClientSession<W> {
                     Some(behind) => format!(", made within {} ms,", behind.as_millis().max(1)),
                     None => String::new(),
                 };
-                let sites = worker.spec().f + 1;
+                let sites = counted(worker.spec().f + 1, "site");
                 (
-                    format!("the last writes of this site{within} are not yet at {sites} sites"),
+                    format!("the last writes of this site{within} are not yet at {sites}"),
                     "others may be cut off, try again",
                 )
             }

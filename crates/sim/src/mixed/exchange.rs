@@ -1,4 +1,4 @@
-//! Requests of futures to replicas, and the answers.
+//! Requests that futures send to replicas, and the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -29,9 +29,9 @@ pub(super) struct Inner {
     waiting: BTreeMap<RequestId, Slot>,
     /// Workers that answer clients.
     pub(super) answering: BTreeSet<Address>,
-    /// Number of times that each worker has stopped; its connections end then.
+    /// Number of times that each worker has stopped. Each stop ends the worker's connections.
     stops: BTreeMap<Address, u64>,
-    /// How far commits are visible, as each site reports.
+    /// Time up to which commits are visible, as each site reports it.
     pub(super) horizons: BTreeMap<SiteId, Horizon>,
     /// Whether there are answers that no future has looked at.
     news: bool,
@@ -170,7 +170,7 @@ impl Inner {
 /// The clock of one host.
 pub(super) struct HostClock {
     pub(super) exchange: Exchange,
-    /// Time that it shows when the world begins.
+    /// Time of the clock when the world begins.
     pub(super) epoch_ms: u64,
 }
 

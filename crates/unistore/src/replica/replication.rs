@@ -20,7 +20,8 @@ const GAP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(250);
 
 impl Replica {
     /// Advances `knownVec[d]` (UniStore Alg. 2 l. 2–3): to the clock, or just below the smallest
-    /// prepare time. Later transactions get greater timestamps, because the clock has been read.
+    /// prepare time. Later transactions get greater timestamps, because each timestamp is greater
+    /// than all earlier readings of the clock.
     pub(crate) fn advance_known_vec(&mut self, now: Now) {
         self.worker.clock.observe(self.worker.dissemination.view.clock);
         let clock = self.worker.clock.read(now.physical);
@@ -35,7 +36,7 @@ impl Replica {
     }
 
     /// PROPAGATE_LOCAL_TXS (UniStore Alg. 2 l. 4–8) to every site, and FORWARD_REMOTE_TXS
-    /// (l. 19–22) where another site may have failed before it reached everyone (§5.5).
+    /// (l. 19–22) where another site may have failed before its updates reached all sites (§5.5).
     pub(crate) fn propagate(&mut self, now: Now) {
         let topology = self.worker.config.topology.clone();
         let again = now.monotonic.since(self.forwarded_again) >= GAP_INTERVAL;
@@ -74,8 +75,8 @@ impl Replica {
             }
         }
         if behind {
-            // Sends the rest soon, and begins with another partition each time, so that none is
-            // always last.
+            // Sends the rest soon, and begins with another partition each time, so that no
+            // partition is always last.
             self.worker.note_activity(now);
             self.first_to_send += 1;
         }
@@ -248,9 +249,9 @@ impl Replica {
         }
     }
 
-    /// Asks for a gap. Links lose messages in transit when they break. Ranges contain their begin,
-    /// so the receiver notices the gap and asks for the missing part instead of storing what
-    /// follows.
+    /// Asks a sibling for missing updates. Links lose messages in transit when they break. A range
+    /// names its beginning, so the receiver notices the gap. It asks for the missing part instead
+    /// of storing what follows.
     fn ask_for_gap(
         &mut self,
         now: Now,

@@ -354,6 +354,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera",
             "solera-backup",
             "solera-bench",
+            "solera-commands",
             "solera-config",
             "solera-embedded",
             "solera-journal",
@@ -373,7 +374,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera-unistore",
             "solera-wan",
         ],
-        &["solera-checker", "solera-commands"],
+        &["solera-checker"],
     ),
     rule("xtask", "xtask", Layer::Tools, &[], &[]),
 ];

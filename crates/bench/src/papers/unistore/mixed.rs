@@ -180,32 +180,35 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
         .collect();
     let unsettled = match unsettled.as_slice() {
         [] => String::new(),
-        names => format!(
-            " No load of {} has settled, so that these are no throughputs that can go on.",
-            names.join(", ")
-        ),
+        names => {
+            format!(" No load of {} has settled; this throughput would not last.", names.join(", "))
+        }
     };
-    let notes = vec![format!(
-        "Figure 3: clients replay {} transactions that clients of the real RUBiS (scale {SCALE}) sent to \
-         a cluster of one site, drawn at random; what they name anew gets a new name each time, and all are about \
-         other ones of {} items. \
-         Each site has {size} (the paper's: {PAPERS}), clients think {} ms. Conflicts are those of RUBiS' spaces; for \
-         REDBLUE all strong operations on a key conflict, and one group certifies all strong transactions; for STRONG \
-         everything does. Loads that do not settle, as strong transactions pile up, count for nothing and are not plotted. \
-         REDBLUE and STRONG are also measured between the doublings, each number of clients on a cluster of its own. Where \
-         throughput was greatest cores were busy, on average and at most: UniStore {}, \
-         REDBLUE {}, STRONG {}, CAUSAL {}. STRONG is measured with as many clients as it serves best, {} of {:?} that \
-         were tried.{unsettled}",
+    let recording = format!(
+        "Figure 3: clients replay {} transactions in random order. Clients of the real RUBiS (scale {SCALE}) \
+         sent them to a cluster of one site. A replayed transaction gives new names to the objects that it creates, and \
+         refers to others of the {} items. Clients think {} ms. Each site has {size} (the paper's: {PAPERS}).",
         common.recording.transactions.len(),
         common.recording.items * COPIES,
         THINK.as_millis(),
+    );
+    let conflicts = "Conflicts are those of RUBiS' spaces. In REDBLUE, all strong operations on a key conflict, and one \
+                     group certifies all strong transactions. In STRONG, every transaction is strong, and all reads and \
+                     updates of a key conflict.";
+    let loads = format!(
+        "A load whose strong transactions pile up does not settle; it is not plotted, and its throughput does not count. \
+         The number of clients doubles from load to load. REDBLUE and STRONG are also measured between these numbers. Each \
+         load has a cluster of its own. Average and greatest use of the cores at the greatest throughput: UniStore {}, \
+         REDBLUE {}, STRONG {}, CAUSAL {}. STRONG is measured with the number of clients that it serves best: {} of {:?}.\
+         {unsettled}",
         saturated(unistore),
         saturated(redblue),
         saturated(strong),
         saturated(causal),
         strong.peak().clients,
         strong.0.iter().map(|point| point.measured.clients).collect::<Vec<_>>(),
-    )];
+    );
+    let notes = vec![recording, conflicts.to_owned(), loads];
     Ok(Findings { rows, plots: vec![plot], notes })
 }
 

@@ -77,8 +77,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         }
     };
     let notes = vec![
-        "Figure 6: four sites of 4 virtual cores with 32 partitions, f = 2, a light load of the micro-benchmark; an \
-         update counts as visible when snapshots of a worker there include it."
+        "Figure 6: four sites of 4 virtual cores with 32 partitions, f = 2, and a light load of the micro-benchmark. An \
+         update is visible at a site when new snapshots of a worker of this site include it."
             .to_owned(),
     ];
     Findings { rows, plots: vec![plot(BEST, "Brazil"), plot(WORST, "Virginia")], notes }

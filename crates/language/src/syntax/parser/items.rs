@@ -2,6 +2,7 @@
 
 use super::{Parse, Parser, Reported};
 use crate::diagnostic::Diagnostic;
+use crate::nearest::nearest;
 use crate::syntax::ast::{
     FunctionDecl, Item, LevelDecl, Module, Name, OperationDecl, OperationParam, Param, StoreDecl,
     StructDecl, TypeExpr,
@@ -20,6 +21,15 @@ const FOREIGN_ITEMS: [(&str, &str, Option<TokenKind>); 9] = [
     ("public", "", None),
     ("export", "", None),
     ("async", "", None),
+];
+
+/// Keywords of declarations.
+const ITEMS: [(&str, TokenKind); 5] = [
+    ("level", TokenKind::Level),
+    ("store", TokenKind::Store),
+    ("struct", TokenKind::Struct),
+    ("fn", TokenKind::Fn),
+    ("transaction", TokenKind::Transaction),
 ];
 
 /// Names of the value types.
@@ -69,7 +79,7 @@ impl Parser<'_> {
     fn item_kind(&mut self) -> TokenKind {
         loop {
             let foreign = FOREIGN_ITEMS.iter().find(|(word, ..)| self.at_word(word));
-            let Some((word, ours, kind)) = foreign else { return self.kind() };
+            let Some((word, ours, kind)) = foreign else { return self.misspelt_item() };
             let message = format!("`{word}` is not a keyword of this language");
             let error = Diagnostic::error(codes::FOREIGN_WORD, self.span(), message);
             let help = match kind {
@@ -82,6 +92,27 @@ impl Parser<'_> {
                 None => self.bump(),
             };
         }
+    }
+
+    /// Returns the keyword of the declaration that begins here. A misspelt keyword is reported, and
+    /// counts as the keyword.
+    fn misspelt_item(&mut self) -> TokenKind {
+        let meant = self.misspelt(&ITEMS.map(|(word, _)| word));
+        let found = ITEMS.iter().find(|(word, _)| Some(*word) == meant);
+        found.map_or(self.kind(), |(_, kind)| *kind)
+    }
+
+    /// Returns the one of `words` of which the current token is a misspelling, and reports it. A
+    /// name must follow, as after each of the words.
+    fn misspelt(&mut self, words: &[&'static str]) -> Option<&'static str> {
+        if !self.at(TokenKind::Ident) || self.nth(1).kind != TokenKind::Ident {
+            return None;
+        }
+        let meant = words.iter().copied().find(|word| nearest(self.text(), [*word]).is_some())?;
+        let message = format!("`{}` is not a keyword of this language", self.text());
+        let error = Diagnostic::error(codes::FOREIGN_WORD, self.span(), message);
+        self.report(error.help(format!("did you mean `{meant}`?")));
+        Some(meant)
     }
 
     fn no_item(&mut self) -> Reported {
@@ -208,13 +239,14 @@ impl Parser<'_> {
     /// Parses `query NAME(…) -> type;` or `operation NAME(…) -> type;`.
     fn operation(&mut self) -> Parse<OperationDecl> {
         let start = self.span();
-        let mutates = self.at_word("operation");
-        if !mutates && !self.at_word("query") {
+        let exact = ["query", "operation"].into_iter().find(|word| self.at_word(word));
+        let Some(word) = exact.or_else(|| self.misspelt(&["query", "operation"])) else {
             let error = self.unexpected_error("`query` or `operation`");
             return Err(
                 self.report(error.help("a `query` only reads, and an `operation` may write"))
             );
-        }
+        };
+        let mutates = word == "operation";
         self.bump();
         let name = self.name("the name of the operation")?;
         let params = self.params(|parser, name| {

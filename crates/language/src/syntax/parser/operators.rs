@@ -71,6 +71,8 @@ impl Parser<'_> {
                 self.chained(span, whole, right.span, next);
                 ExprKind::Error
             }
+            // The rest of a chain has no meaning, either; its type would cause further errors.
+            None if op.compares() && matches!(left.kind, ExprKind::Error) => ExprKind::Error,
             None => ExprKind::Binary(op, Box::new(left), Box::new(right)),
         };
         Ok(Expr { kind, span: whole })
