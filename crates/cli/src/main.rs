@@ -12,6 +12,7 @@ mod costs;
 mod demo;
 mod explain;
 mod fault;
+mod home;
 mod journal;
 mod leader;
 mod log;
@@ -71,6 +72,7 @@ enum Command {
     Sim(sim::SimArgs),
     Site(site::SiteArgs),
     Leader(leader::LeaderArgs),
+    Home(home::HomeArgs),
     User(user::UserArgs),
     Wan(wan::WanArgs),
 }
@@ -143,6 +145,7 @@ fn run_command(command: Command, log: &Log) -> ExitCode {
         Command::Sim(args) => sim::main(&args),
         Command::Site(args) => site::main(&args),
         Command::Leader(args) => leader::main(&args),
+        Command::Home(args) => home::main(&args),
         Command::User(args) => user::main(&args),
         Command::Wan(args) => wan::main(&args),
     }

@@ -58,6 +58,7 @@ pub enum CommandId {
     SoleraSpaces,
     SoleraLevel,
     SoleraStale,
+    SoleraHome,
     SoleraAtRisk,
     SoleraExport,
     SoleraTxid,

@@ -142,9 +142,10 @@ fn render_primary(text: &mut String, sites: &[SiteStatus]) {
 /// Renders the metrics of Occult, if a space needs it.
 fn render_occult(text: &mut String, sites: &[SiteStatus]) {
     type Value = (&'static str, fn(&OccultStatus) -> u64);
-    const VALUES: [Value; 6] = [
+    const VALUES: [Value; 7] = [
         ("solera_occult_keys", |it| it.keys),
         ("solera_occult_home_shards", |it| it.home_shards),
+        ("solera_occult_arriving_shards", |it| it.arriving_shards),
         ("solera_occult_open_transactions", |it| it.open_transactions),
         ("solera_occult_prepared_transactions", |it| it.prepared_transactions),
         ("solera_occult_outcome_records", |it| it.outcome_records),

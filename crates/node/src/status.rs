@@ -152,6 +152,8 @@ pub struct OccultStatus {
     pub keys: u64,
     /// Shards of which the site is the home.
     pub home_shards: u64,
+    /// Shards whose data is on its way to the site, their new home.
+    pub arriving_shards: u64,
     /// Open transactions of the site's clients.
     pub open_transactions: u64,
     /// Transactions that the site's homes have prepared, and that are not decided.
@@ -167,6 +169,7 @@ impl OccultStatus {
     pub(crate) fn add(&mut self, other: &OccultStatus) {
         self.keys += other.keys;
         self.home_shards += other.home_shards;
+        self.arriving_shards += other.arriving_shards;
         self.open_transactions += other.open_transactions;
         self.prepared_transactions += other.prepared_transactions;
         self.outcome_records += other.outcome_records;

@@ -47,6 +47,7 @@ mod version;
 pub use client::{Freshness, PreparedAt, Transaction};
 pub use command::{AbortCause, Command, OnStale, ReadCounts, Response, Unknown};
 pub use config::{Config, Rule, StaleReads, Timing};
+pub use machine::moving::ranges;
 pub use machine::{Checkpoint, Occult};
 pub use message::{
     Answer, Batch, ClientId, Commit, Copied, Copies, CopyRequest, Decision, Entry, Event, Execute,

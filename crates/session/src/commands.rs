@@ -20,6 +20,7 @@ mod exec;
 mod export;
 mod hello;
 mod help;
+mod home;
 mod info;
 mod leaders;
 mod level;
@@ -65,6 +66,7 @@ use self::echo::Echo;
 use self::exec::Exec;
 use self::export::Export;
 use self::hello::Hello;
+use self::home::Home;
 use self::info::Info;
 use self::leaders::Leaders;
 use self::level::Level;
@@ -127,6 +129,7 @@ pub(crate) async fn run_other<W: Context>(
         CommandId::SoleraSpaces => serve::<Spaces, W>(session, arguments).await,
         CommandId::SoleraLevel => serve::<Level, W>(session, arguments).await,
         CommandId::SoleraStale => serve::<Stale, W>(session, arguments).await,
+        CommandId::SoleraHome => serve::<Home, W>(session, arguments).await,
         CommandId::SoleraAtRisk => serve::<AtRisk, W>(session, arguments).await,
         CommandId::SoleraExport => serve::<Export, W>(session, arguments).await,
         CommandId::SoleraTxid => serve::<Txid, W>(session, arguments).await,

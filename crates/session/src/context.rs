@@ -11,7 +11,7 @@ use solera_data::{Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, MemberError, Members};
-use solera_occult::CausalTimestamp;
+use solera_occult::Occult;
 use solera_resp::Value;
 use solera_time::SiteId;
 use solera_unistore::{AtRisk, Command, Pasts, Replica, Response};
@@ -82,15 +82,9 @@ pub trait Context: 'static {
         asked: ToPrimary,
     ) -> impl Future<Output = Option<solera_primary::Response>>;
 
-    /// Reads a key of this worker that Occult holds, for a session with this past, and counts its
-    /// command. Returns `None` if that cannot be done at once.
-    fn read_occult(
-        &self,
-        now: Now,
-        past: &mut CausalTimestamp,
-        read: (&[u8], &Op),
-        command: CommandId,
-    ) -> Option<Result<Outcome, OpError>>;
+    /// Runs `action` on Occult's machine; returns `None` if the worker does not run it. Must not be
+    /// called from within another `action`.
+    fn with_occult<R>(&self, action: impl FnOnce(&mut Occult) -> R) -> Option<R>;
 
     /// Runs a command of Occult at a worker of the site. Dropping the future cancels the request.
     /// Returns `None` if there will be no reply.
@@ -100,14 +94,8 @@ pub trait Context: 'static {
         command: solera_occult::Command,
     ) -> impl Future<Output = Option<solera_occult::Response>>;
 
-    /// Adds a token's past to a session's past. Returns whether the past fits the configuration.
-    fn join_occult(&self, past: &mut CausalTimestamp, token: &CausalTimestamp) -> bool;
-
     /// Sends Occult's machine of this worker a command whose reply is not needed.
     fn send_occult(&self, command: solera_occult::Command);
-
-    /// Returns the number of keys of this worker that Occult holds.
-    fn occult_keys(&self) -> usize;
 
     /// Returns the workers of the site.
     fn workers(&self) -> impl Iterator<Item = Address>;

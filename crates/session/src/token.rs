@@ -29,8 +29,9 @@ pub struct Token {
     pub pasts: Pasts,
     /// What the session has seen of keys that `primary` holds. An empty past is not encoded.
     pub primary: Past,
-    /// What the session has seen of keys that Occult holds; `None` if nothing.
-    pub occult: Option<CausalTimestamp>,
+    /// What the session has seen of keys that Occult holds, and the number of moves of homes that
+    /// were carried out then; `None` if nothing.
+    pub occult: Option<(CausalTimestamp, u64)>,
 }
 
 /// Reason why a text is not a token of this cluster.
@@ -73,8 +74,9 @@ impl Token {
             self.primary.encode(&mut past);
             pasts.push(past);
         }
-        if let Some(occult) = &self.occult {
+        if let Some((occult, epoch)) = &self.occult {
             let mut past = solera_occult::PROTOCOL.past_header().to_vec();
+            past.extend_from_slice(&epoch.to_be_bytes());
             occult.encode(&mut past);
             pasts.push(past);
         }
@@ -121,11 +123,13 @@ impl Token {
                     primary = past.ok_or(TokenError::Damaged)?;
                 }
                 solera_occult::PROTOCOL if occult.is_none() => {
+                    let (epoch, past) = past.split_first_chunk().ok_or(TokenError::Damaged)?;
                     let decoded = CausalTimestamp::decode(past, MOST_SHARDS);
                     let past = decoded.ok().filter(|(past, rest)| {
                         rest.is_empty() && !past.is_empty() && past.is_within_sites(sites)
                     });
-                    occult = Some(past.ok_or(TokenError::Damaged)?.0);
+                    let (past, _) = past.ok_or(TokenError::Damaged)?;
+                    occult = Some((past, u64::from_be_bytes(*epoch)));
                 }
                 _ => return Err(TokenError::Damaged),
             }

@@ -25,6 +25,8 @@ family! { "solera":
         "Returns the level of a key.";
     SoleraStale "solera.stale" "[HOME|ACCEPT|FAIL]" -1 "fast" (0, 0, 0) "0.1.0"
         "Sets what reads do when a copy lacks what the session has seen, and returns their counts.";
+    SoleraHome "solera.home" "[MOVE FROM site|SHARDS first-last …|KEY key TO site [FORCE]|HELP]" -1 "admin" (0, 0, 0) "0.1.0"
+        "Returns the homes of shards, and moves them.";
     SoleraAtRisk "solera.at-risk" "[COUNT n]" -1 "admin" (0, 0, 0) "0.1.0"
         "Returns what the loss of sites could still undo.";
     SoleraExport "solera.export" "[partition cursor]" -1 "admin readonly" (0, 0, 0) "0.1.0"

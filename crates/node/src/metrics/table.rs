@@ -30,7 +30,7 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// All metrics, in the order of the reference.
-pub static METRICS: [Metric; 56] = [
+pub static METRICS: [Metric; 57] = [
     gauge("solera_build_info", &["version"], "Always 1; its label is the version."),
     gauge("solera_site_alive", &[], "Whether the site runs."),
     gauge("solera_keys", &[], "Keys stored at the site."),
@@ -120,6 +120,11 @@ pub static METRICS: [Metric; 56] = [
     ),
     gauge("solera_occult_keys", &[], "Keys of spaces of level pcpsi."),
     gauge("solera_occult_home_shards", &[], "Shards of which the site is the home."),
+    gauge(
+        "solera_occult_arriving_shards",
+        &[],
+        "Shards whose data is on its way to the site, their new home.",
+    ),
     gauge(
         "solera_occult_open_transactions",
         &[],

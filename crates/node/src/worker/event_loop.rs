@@ -121,7 +121,8 @@ impl EventLoop {
             Control::CountKeys(reply) => {
                 let now = self.worker.now();
                 let keys = self.worker.with(|replica| replica.count_keys(now));
-                let _ = reply.send(keys + self.worker.occult_keys_here());
+                let _ = reply
+                    .send(keys + self.worker.with_occult_here(|occult| occult.keys()).unwrap_or(0));
             }
             Control::AtRisk(keys, reply) => {
                 let _ = reply.send(self.worker.at_risk_here(keys));

@@ -1,9 +1,7 @@
 //! Commands of Occult, and the protocol's status.
 
-use solera_commands::CommandId;
-use solera_data::{Key, Op, OpError, Outcome};
-use solera_machine::{Address, Now, RequestId};
-use solera_occult::{CausalTimestamp, Command, Occult, Response};
+use solera_machine::{Address, RequestId};
+use solera_occult::{Command, Occult, Response};
 use solera_site::Input;
 use tokio::sync::oneshot;
 
@@ -30,34 +28,10 @@ impl Drop for Open<'_> {
 }
 
 impl Worker {
-    /// Reads a key of this worker, if the copy here is recent enough for a session with this past.
-    pub(super) fn read_occult_here(
-        &self,
-        now: Now,
-        past: &mut CausalTimestamp,
-        (key, op): (&[u8], &Op),
-        command: CommandId,
-    ) -> Option<Result<Outcome, OpError>> {
+    /// Runs `action` on Occult's machine, if the worker runs it.
+    pub(super) fn with_occult_here<R>(&self, action: impl FnOnce(&mut Occult) -> R) -> Option<R> {
         let mut state = self.state.borrow_mut();
-        let occult = state.engine.machine_mut().occult_mut()?;
-        let result = occult.read_at_once(now, past, (&Key::from(key), op))?;
-        state.counters.commands[command as usize] += 1;
-        Some(result)
-    }
-
-    /// Adds a token's past to a session's past. Returns whether it fits the configuration.
-    pub(super) fn join_occult_here(
-        &self,
-        past: &mut CausalTimestamp,
-        token: &CausalTimestamp,
-    ) -> bool {
-        let state = self.state.borrow();
-        state.engine.machine().occult().is_some_and(|occult| occult.join(past, token))
-    }
-
-    /// Returns the number of keys of Occult that have a value here.
-    pub(super) fn occult_keys_here(&self) -> usize {
-        self.state.borrow().engine.machine().occult().map_or(0, Occult::keys)
+        state.engine.machine_mut().occult_mut().map(action)
     }
 
     /// Runs a command at a worker of this site. Returns `None` if no reply comes.
@@ -136,6 +110,7 @@ impl State {
         Some(OccultStatus {
             keys: occult.keys() as u64,
             home_shards: occult.home_of() as u64,
+            arriving_shards: occult.arriving() as u64,
             open_transactions: occult.open() as u64,
             prepared_transactions: prepared as u64,
             outcome_records: records as u64,

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use solera_commands::CommandId;
 use solera_config::{ClusterSpec, Users};
-use solera_data::{Op, OpError, Outcome};
+use solera_data::{OpError, Outcome};
 use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, SiteStatus};
-use solera_occult::CausalTimestamp;
+use solera_occult::Occult;
 use solera_resp::Value;
 use solera_session::{
     Ask, Client, Context, Delegation, Identity, Page, PeerTimeout, Single, SitesReport, ToPrimary,
@@ -108,14 +108,8 @@ impl Context for Worker {
         self.ask_primary_at(worker, asked).await
     }
 
-    fn read_occult(
-        &self,
-        now: Now,
-        past: &mut CausalTimestamp,
-        read: (&[u8], &Op),
-        command: CommandId,
-    ) -> Option<Result<Outcome, OpError>> {
-        self.read_occult_here(now, past, read, command)
+    fn with_occult<R>(&self, action: impl FnOnce(&mut Occult) -> R) -> Option<R> {
+        self.with_occult_here(action)
     }
 
     async fn ask_occult(
@@ -124,14 +118,6 @@ impl Context for Worker {
         command: solera_occult::Command,
     ) -> Option<solera_occult::Response> {
         self.ask_occult_at(worker, command).await
-    }
-
-    fn occult_keys(&self) -> usize {
-        self.occult_keys_here()
-    }
-
-    fn join_occult(&self, past: &mut CausalTimestamp, token: &CausalTimestamp) -> bool {
-        self.join_occult_here(past, token)
     }
 
     fn send_occult(&self, command: solera_occult::Command) {

@@ -460,7 +460,7 @@ impl Occult {
 }
 
 /// Returns the ranges of consecutive shards.
-pub(crate) fn ranges(shards: impl Iterator<Item = ShardId>) -> Vec<(ShardId, ShardId)> {
+pub fn ranges(shards: impl Iterator<Item = ShardId>) -> Vec<(ShardId, ShardId)> {
     let mut ranges: Vec<(ShardId, ShardId)> = Vec::new();
     for shard in shards {
         match ranges.last_mut() {

@@ -86,8 +86,8 @@ impl Typed for Attach {
         let left = ATTACH_TIMEOUT.saturating_sub(began.elapsed());
         session.wait_for_primary(&self.token.primary, Wait::Applied, Some(left)).await?;
         session.primary.join(&self.token.primary);
-        if let Some(occult) = &self.token.occult {
-            session.attach_occult(occult)?;
+        if let Some((occult, epoch)) = &self.token.occult {
+            session.attach_occult(occult, *epoch)?;
         }
         Ok(())
     }

@@ -34,7 +34,8 @@ pub(super) async fn count_keys<W: Context>(
     for other in worker.workers() {
         if other == worker.address() {
             let now = worker.now();
-            keys += worker.with(|replica| replica.count_keys(now)) + worker.occult_keys();
+            keys += worker.with(|replica| replica.count_keys(now));
+            keys += worker.with_occult(|occult| occult.keys()).unwrap_or(0);
             continue;
         }
         match worker.count_keys(other).await {

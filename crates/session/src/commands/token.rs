@@ -28,7 +28,8 @@ impl Typed for TakeToken {
             );
         }
         session.await_pending().await?;
-        let occult = Some(session.occult.past.clone()).filter(|past| !past.is_empty());
+        let occult = (session.occult.past.clone(), session.occult.epoch);
+        let occult = Some(occult).filter(|(past, _)| !past.is_empty());
         Ok(Token {
             cluster: session.worker.cluster(),
             pasts: session.pasts,

@@ -30,6 +30,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct OccultSession {
     /// What the session has seen and written.
     pub(crate) past: CausalTimestamp,
+    /// Number of moves of homes that were carried out when the past was last found to depend on
+    /// nothing that is lost.
+    pub(crate) epoch: u64,
     /// What reads do when the local replica is not recent enough.
     pub(crate) on_stale: OnStale,
     /// Number of reads, and counts of those whose replica was not recent enough.
@@ -56,6 +59,7 @@ impl OccultSession {
     pub(crate) fn new(_: &ClusterSpec) -> OccultSession {
         OccultSession {
             past: CausalTimestamp::new(Scheme::PerSite(STAMPS_PER_SITE)),
+            epoch: 0,
             on_stale: OnStale::Home,
             reads: 0,
             stale: 0,
@@ -93,10 +97,13 @@ impl<W: Context> ClientSession<W> {
         if op.is_update() || self.occult.pending.is_some() {
             return false;
         }
-        let past = &mut self.occult.past;
-        let Some(result) = self.worker.read_occult(self.now, past, (key, op), command.id) else {
-            return false;
-        };
+        let (now, past, epoch) = (self.now, &mut self.occult.past, self.occult.epoch);
+        let read = self.worker.with_occult(|occult| {
+            let is_valid = epoch == occult.homes().epoch();
+            is_valid.then(|| occult.read_at_once(now, past, (&Key::from(key), op))).flatten()
+        });
+        let Some(result) = read.flatten() else { return false };
+        self.worker.count_command(command.id);
         self.occult.reads += 1;
         self.last_command = command.name;
         if !plan::write_single(&mut self.out, &result) {
@@ -502,10 +509,19 @@ impl<W: Context> ClientSession<W> {
     ///
     /// # Errors
     /// The error reply, if the past belongs to another configuration.
-    pub(crate) fn attach_occult(&mut self, past: &CausalTimestamp) -> Result<(), String> {
-        match self.worker.join_occult(&mut self.occult.past, past) {
-            true => Ok(()),
-            false => Err("BADTOKEN the token has seen keys of spaces of level pcpsi that this cluster does not have"
+    pub(crate) fn attach_occult(
+        &mut self,
+        past: &CausalTimestamp,
+        epoch: u64,
+    ) -> Result<(), String> {
+        let (own, lost) =
+            (&mut self.occult.past, self.worker.with_occult(|occult| occult.has_lost(past, epoch)));
+        if lost == Some(true) {
+            return Err(lost_reply());
+        }
+        match self.worker.with_occult(|occult| occult.join(own, past)) {
+            Some(true) => Ok(()),
+            Some(false) | None => Err("BADTOKEN the token has seen keys of spaces of level pcpsi that this cluster does not have"
                 .to_owned()),
         }
     }
@@ -516,6 +532,7 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply, if the outcome is still unknown.
     pub(crate) async fn await_pending(&mut self) -> Result<(), String> {
+        self.check_lost()?;
         let Some(transaction) = self.occult.pending else { return Ok(()) };
         match self.call_occult(Command::Await { transaction }).await? {
             Response::Unknown(_) => Err(
@@ -531,6 +548,24 @@ impl<W: Context> ClientSession<W> {
                 Ok(())
             }
         }
+    }
+
+    /// Checks that the session depends on nothing that was lost with a home.
+    ///
+    /// # Errors
+    /// The error reply.
+    fn check_lost(&mut self) -> Result<(), String> {
+        let (past, epoch) = (&self.occult.past, self.occult.epoch);
+        let checked = self.worker.with_occult(|occult| {
+            let lost = occult.has_lost(past, epoch);
+            (!lost).then(|| occult.homes().epoch())
+        });
+        match checked {
+            Some(Some(epoch)) => self.occult.epoch = epoch,
+            Some(None) => return Err(lost_reply()),
+            None => {}
+        }
+        Ok(())
     }
 
     /// Stops waiting for the outcome of an update, because the session ends.
@@ -577,6 +612,12 @@ impl<W: Context> ClientSession<W> {
 
 fn aborted(cause: &AbortCause) -> String {
     format!("ABORTED {cause}; nothing was changed")
+}
+
+fn lost_reply() -> String {
+    "LOST the session or its token depends on writes of a site whose homes were taken by force, and these writes may \
+     be lost; RESET, and go on without the token"
+        .to_owned()
 }
 
 fn too_few_sites() -> String {

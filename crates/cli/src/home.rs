@@ -1,0 +1,171 @@
+//! `solera home`: shows and moves the homes of spaces of level `pcpsi`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use solera::{Client, Value};
+
+use crate::running::{RunningArgs, Waiting};
+
+const EXAMPLES: &str = "\
+Examples:
+  solera home list --at eu-1.example.com:7101
+  solera home move --from us --to eu             moves all shards whose home is us
+  solera home move --key order:7 --to eu         moves the shard of a key
+  solera home move --shards 0-99 --to eu         moves shards by their numbers
+  solera home move --from us --to eu --force     does without us, which is down
+
+Keys of spaces of level pcpsi belong to shards. Each shard has a home among the sites, which orders
+the updates of its keys. Updates are fastest at their home. A move loses nothing: the former home
+finishes its transactions and hands the data over. Meanwhile, updates of the shard wait.
+
+With --force, the new home takes the data of all other sites instead. Writes that only the former
+home has are lost, and sessions that have seen them get the error LOST. `solera site remove` does
+this for all shards of a site.
+
+Exits with 1 if the sites do not agree, or if the move is not complete in time.";
+
+/// Show the homes of keys of level pcpsi, or move them to another site
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+// Options are accepted before and after the action.
+#[command(mut_args(|arg| arg.global(true)))]
+pub(crate) struct HomeArgs {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    running: RunningArgs,
+    /// Time to wait until the move is complete, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, global = true)]
+    timeout: u64,
+    /// Print the result as JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the number of shards whose home is each site
+    #[command(after_help = "Example:\n  solera home list --at eu-1.example.com:7101")]
+    List,
+    /// Move shards to another home
+    #[command(after_help = "Example:\n  solera home move --from us --to eu")]
+    Move(MoveArgs),
+}
+
+#[derive(Debug, Args)]
+#[group(id = "what", required = true, multiple = false, args = ["from", "shards", "key"])]
+struct MoveArgs {
+    /// Move all shards whose home is this site
+    #[arg(long, value_name = "SITE")]
+    from: Option<String>,
+    /// Move these shards, by number
+    #[arg(long, value_name = "FIRST-LAST", num_args = 1..)]
+    shards: Vec<String>,
+    /// Move the shard of this key
+    #[arg(long)]
+    key: Option<String>,
+    /// The new home
+    #[arg(long, value_name = "SITE")]
+    to: String,
+    /// Do without the former home, whose last writes are then lost
+    #[arg(long)]
+    force: bool,
+}
+
+/// Homes, as the contacted site reports them.
+#[derive(Debug)]
+struct Homes {
+    shards: Vec<(String, i64)>,
+    moves: i64,
+    /// Number of shards whose data is on its way to the contacted worker.
+    arriving: i64,
+}
+
+/// Runs the command; fails if the move is not complete in time.
+pub(crate) fn main(args: &HomeArgs) -> ExitCode {
+    args.running.main("home", async |client| {
+        let homes = match &args.action {
+            Action::List => ask(client).await?,
+            Action::Move(what) => move_homes(args, client, what).await?,
+        };
+        print_homes(args, &homes);
+        Ok(())
+    })
+}
+
+async fn move_homes(
+    args: &HomeArgs,
+    client: &mut Client,
+    what: &MoveArgs,
+) -> Result<Homes, String> {
+    let mut command = vec!["SOLERA.HOME", "MOVE"];
+    match (&what.from, &what.key) {
+        (Some(site), _) => command.extend(["FROM", site]),
+        (None, Some(key)) => command.extend(["KEY", key]),
+        (None, None) => {
+            command.push("SHARDS");
+            command.extend(what.shards.iter().map(String::as_str));
+        }
+    }
+    command.extend(["TO", &what.to]);
+    if what.force {
+        command.push("FORCE");
+    }
+    client.command(&command).await.map_err(|error| error.to_string())?;
+    let mut waiting = Waiting::begin(args.timeout);
+    loop {
+        let homes = ask(client).await?;
+        if homes.arriving == 0 {
+            return Ok(homes);
+        }
+        let what = format!("{} shards are on their way to the contacted site", homes.arriving);
+        if waiting.is_over() {
+            return Err(format!(
+                "{what} after {} s: the former home must be reachable, unless the move is forced",
+                args.timeout
+            ));
+        }
+        waiting.pause(what).await;
+    }
+}
+
+async fn ask(client: &mut Client) -> Result<Homes, String> {
+    let unexpected = || "this version does not understand the reply to SOLERA.HOME".to_owned();
+    let answer = client.command(&["SOLERA.HOME"]).await.map_err(|error| error.to_string())?;
+    let Value::Map(answer) = answer else { return Err(unexpected()) };
+    let of = |name: &str| {
+        let found = answer.iter().find(|(key, _)| *key == Value::Bulk(name.as_bytes().to_vec()));
+        found.map(|(_, value)| value).ok_or_else(unexpected)
+    };
+    let (Value::Map(shards), Value::Integer(moves), Value::Integer(arriving)) =
+        (of("shards")?, of("moves")?, of("arriving")?)
+    else {
+        return Err(unexpected());
+    };
+    let count = |(site, count): &(Value, Value)| match (site, count) {
+        (Value::Bulk(site), Value::Integer(count)) => {
+            Some((String::from_utf8(site.clone()).ok()?, *count))
+        }
+        _ => None,
+    };
+    let shards = shards.iter().map(count).collect::<Option<_>>().ok_or_else(unexpected)?;
+    Ok(Homes { shards, moves: *moves, arriving: *arriving })
+}
+
+fn print_homes(args: &HomeArgs, homes: &Homes) {
+    if args.json {
+        let shards: serde_json::Map<String, serde_json::Value> =
+            homes.shards.iter().map(|(site, count)| (site.clone(), (*count).into())).collect();
+        return output!(
+            "{}",
+            json!({ "shards": shards, "moves": homes.moves, "arriving": homes.arriving })
+        );
+    }
+    let width = homes.shards.iter().map(|(site, _)| site.len()).max().unwrap_or(0).max(4);
+    output!("{:width$}  shards", "site");
+    for (site, count) in &homes.shards {
+        output!("{site:width$}  {count:>6}");
+    }
+}
