@@ -46,6 +46,9 @@ impl Stamp {
 pub struct Move {
     /// First and last shard of each range that moves.
     pub shards: Vec<(ShardId, ShardId)>,
+    /// The site whose shards move. Shards of the ranges that have another home by the time of the
+    /// move stay. `None` moves all of them.
+    pub from: Option<SiteId>,
     /// The new homes, by turns.
     pub to: Vec<SiteId>,
     /// Whether the new homes take over without the former ones, whose last writes are then lost.
@@ -67,7 +70,7 @@ impl Move {
         let is_range = |(first, last): &(ShardId, ShardId)| first <= last && last.0 < shards;
         !self.to.is_empty()
             && self.shards.iter().all(is_range)
-            && self.to.iter().all(|site| site.index() < sites)
+            && self.to.iter().chain(&self.from).all(|site| site.index() < sites)
     }
 }
 
@@ -184,10 +187,18 @@ impl Homes {
         self.epoch += 1;
         let mut changed = Vec::new();
         for (shard, to) in next.destinations() {
-            let from = std::mem::replace(&mut self.now[usize::from(shard.0)], to);
+            let home = self.home(shard);
+            let from = match next.from {
+                Some(only) if only == home => home,
+                // An earlier move of the shard waits for the site, and later ones for that move.
+                Some(only) if next.forced && self.waits_for(shard, only) => only,
+                Some(_) => continue,
+                None => home,
+            };
             if from == to {
                 continue;
             }
+            self.now[usize::from(shard.0)] = to;
             let change = HomeChange { number: self.epoch, from, to, forced: next.forced };
             self.changes.entry(shard).or_default().push(change);
             let former = self.former.entry(shard).or_default();
@@ -197,6 +208,22 @@ impl Homes {
         }
         self.find_sites();
         changed
+    }
+
+    /// Returns whether a site has handed the shard over, or still has to, since the shard was last
+    /// taken by force.
+    fn waits_for(&self, shard: ShardId, site: SiteId) -> bool {
+        let changes = self.changes(shard).iter().rev();
+        changes.take_while(|change| !change.forced).any(|change| change.from == site)
+    }
+
+    /// Returns the home of a shard before the change at this place in its changes.
+    pub(crate) fn home_before(&self, shard: ShardId, at: usize) -> Option<SiteId> {
+        let changes = self.changes(shard);
+        match at.checked_sub(1) {
+            Some(before) => changes.get(before).map(|change| change.to),
+            None => changes.first().map(|change| change.from),
+        }
     }
 
     /// Notes the greatest stamp of a shard's writes that its new home has taken over from the

@@ -17,6 +17,7 @@ fn shape(seed: u64) -> Shape {
         skew_ms: [0, 20, 2_000][(seed / 16 % 3) as usize],
         faults: !seed.is_multiple_of(5),
         moves: seed.is_multiple_of(3),
+        forced: false,
         deletes: seed.is_multiple_of(7),
         without: None,
     }
@@ -55,6 +56,16 @@ fn sessions_observe_pc_psi_and_all_sites_converge() {
         assert!(aborted.contains_key(cause), "no seed aborts by {cause}: {aborted:?}");
     }
     assert!(unknown > 0);
+}
+
+/// A site fails for good. After its shards are taken by force, no transaction stays undecided, and
+/// the remaining sites agree on every key.
+#[test]
+fn shards_of_a_lost_site_are_taken_by_force() {
+    for seed in seeds(0..40) {
+        let shape = Shape { sites: 3, forced: true, moves: seed.is_multiple_of(2), ..shape(seed) };
+        judge(seed, shape);
+    }
 }
 
 /// Each rule without which a world breaks its promises, and how many seeds at most show it. Among

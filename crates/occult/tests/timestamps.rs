@@ -43,7 +43,7 @@ impl Shards {
         let shard = ShardId(random.index(usize::from(SHARDS)) as u16);
         let to = SiteId(random.index(3) as u8);
         let from = self.homes.home(shard);
-        let next = Move { shards: vec![(shard, shard)], to: vec![to], forced: false };
+        let next = Move { shards: vec![(shard, shard)], from: None, to: vec![to], forced: false };
         self.homes.carry_out(&next);
         // Not every worker learns the last stamp at once.
         if random.one_in(2) {

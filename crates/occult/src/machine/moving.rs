@@ -98,6 +98,13 @@ impl Occult {
         self.moving.arriving.len()
     }
 
+    /// Returns the shards whose data does not arrive without this site, which is their former home.
+    pub fn arriving_from(&self, site: SiteId) -> Vec<ShardId> {
+        let open = self.moving.arriving.iter();
+        let open = open.filter(|(_, arrival)| arrival.from == site && !arrival.forced);
+        open.map(|((shard, _), _)| *shard).collect()
+    }
+
     /// Returns whether a session with this past, which it had when `epoch` moves were carried out,
     /// may depend on writes that were lost since.
     pub fn has_lost(&self, past: &crate::timestamp::CausalTimestamp, epoch: u64) -> bool {
@@ -210,6 +217,12 @@ impl Occult {
             }
         }
         if forced {
+            // The data comes from all copies now, whatever earlier moves wait for.
+            let number = self.homes.epoch();
+            let is_open = |shard: ShardId, before: u64| {
+                before == number || changed.iter().all(|(other, _)| *other != shard)
+            };
+            self.moving.arriving.retain(|(shard, before), _| is_open(*shard, *before));
             self.with_gateway(now, |it, context| it.on_forced(context, &changed));
         }
     }
@@ -230,6 +243,8 @@ impl Occult {
 
     /// Begins the arrivals that were under way before a restart.
     pub(crate) fn resume_arrivals(&mut self) {
+        // The records of the moves have begun arrivals that later records have completed.
+        self.moving.arriving.clear();
         let me = self.config.address;
         let mine = ShardId::all(self.config.shards).filter(|shard| self.config.is_mine(*shard));
         let open: Vec<(ShardId, HomeChange)> = mine
@@ -324,9 +339,11 @@ impl Occult {
         if change.to != from.site {
             return;
         }
-        let was_home = change.from == self.config.address.site;
+        let was_home = self.homes.home_before(shard, at) == Some(self.config.address.site);
         let has_all = before.is_none_or(|before| self.store.taken_by(shard) >= before);
-        if was_home && !(has_all && self.home.is_drained(&self.store, shard)) {
+        // A forced move takes what is there.
+        let is_ready = change.forced || !was_home || has_all;
+        if !is_ready || !self.home.is_drained(&self.store, shard) {
             // The new home asks again.
             return;
         }
@@ -383,6 +400,8 @@ impl Occult {
     fn complete_arrival(&mut self, now: Now, shard: ShardId, number: u64) {
         let Some(arrival) = self.moving.arriving.remove(&(shard, number)) else { return };
         let Arrival { from, forced, mut last, .. } = arrival;
+        // Earlier moves of the shard to this worker need not be completed any more.
+        self.moving.arriving.retain(|(other, before), _| *other != shard || *before > number);
         if forced {
             let former = self.config.owner(from, shard);
             let here = self.replica.shown_by(former, shard).max(self.store.greatest(shard));
@@ -435,12 +454,11 @@ impl Occult {
     }
 
     /// Proposes that the members take over the shards of sites that are leaving. The first worker
-    /// of the first member does it.
+    /// of the first member does it. Each worker proposes to complete the moves that wait for such a
+    /// site.
     fn move_from_removed(&mut self, now: Now) {
         let me = self.config.address;
-        if me.worker != 0
-            || self.members.members().next() != Some(me.site)
-            || !self.moving.known
+        if !self.moving.known
             || !self.moving.proposals.is_empty()
             || self.moving.proposed.is_some_and(|at| now.monotonic.since(at) < PROPOSE_AGAIN)
         {
@@ -449,13 +467,26 @@ impl Occult {
         let is_leaving = |site: &SiteId| {
             matches!(self.members.status(*site), SiteStatus::Leaving | SiteStatus::Gone)
         };
+        let sites: Vec<SiteId> = SiteId::all(self.members.sites()).filter(is_leaving).collect();
+        for site in sites.iter().copied() {
+            let stopped = ranges(self.arriving_from(site).into_iter());
+            if !stopped.is_empty() {
+                self.moving.proposed = Some(now.monotonic);
+                let (from, to) = (Some(site), vec![me.site]);
+                let next = Move { shards: stopped, from, to, forced: true };
+                return self.propose(None, next);
+            }
+        }
+        if me.worker != 0 || self.members.members().next() != Some(me.site) {
+            return;
+        }
         let Some(site) = self.homes.sites().find(is_leaving) else { return };
         let shards = ranges(
             ShardId::all(self.config.shards).filter(|shard| self.homes.home(*shard) == site),
         );
         let to: Vec<SiteId> = self.members.members().collect();
         self.moving.proposed = Some(now.monotonic);
-        self.propose(None, Move { shards, to, forced: true });
+        self.propose(None, Move { shards, from: Some(site), to, forced: true });
     }
 }
 

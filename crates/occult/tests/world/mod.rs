@@ -14,8 +14,8 @@ use solera_data::Key;
 use solera_machine::{Address, AskId, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
-    Answer, Command, Config, Event, Input, Move, Occult, Output, Question, Recovery, Response,
-    Rule, Scheme, ShardId, StaleReads, Timing,
+    Answer, Command, Config, Event, Homes, Input, Move, Occult, Output, Question, Recovery,
+    Response, Rule, Scheme, ShardId, StaleReads, Timing,
 };
 use solera_random::Random;
 use solera_time::{Monotonic, Physical, SiteId};
@@ -27,6 +27,9 @@ pub(crate) const MS: u64 = 1_000_000;
 const SHARDS: u16 = 8;
 /// Faults end.
 const QUIET_MS: u64 = 4_000;
+/// A site fails for good, if one does; and the others take its shards.
+const FORCED_MS: u64 = 2_000;
+const TAKEN_MS: u64 = 4_100;
 /// Sessions end.
 const LAST_MS: u64 = 5_000;
 /// The world ends.
@@ -44,6 +47,8 @@ pub(crate) struct Shape {
     pub(crate) faults: bool,
     /// Whether homes move.
     pub(crate) moves: bool,
+    /// Whether a site fails for good, and the others take its shards by force.
+    pub(crate) forced: bool,
     /// Whether keys are deleted. The order of a key's versions is then known from answers only.
     pub(crate) deletes: bool,
     pub(crate) without: Option<Rule>,
@@ -68,6 +73,8 @@ pub(crate) struct World {
     members: Members,
     /// The moves on which the sites have agreed, as a strong transaction would.
     moves: BTreeMap<u64, Move>,
+    /// The site that has failed for good.
+    pub(crate) dead: Option<SiteId>,
     /// Answers that arrive in the next step.
     answers: Vec<(Address, AskId, Answer)>,
     /// The journal of each worker.
@@ -92,6 +99,14 @@ impl World {
         let mut sessions = Sessions::new(&mut world);
         while world.now < END_MS * MS {
             world.step();
+            if shape.forced && world.now == FORCED_MS * MS {
+                world.fail_for_good();
+            }
+            // An operator repeats what has no effect, because a process has failed meanwhile.
+            if world.dead.is_some() && world.now >= TAKEN_MS * MS && world.now % (200 * MS) == 0 {
+                world.take_by_force();
+                world.complete_by_force();
+            }
             if world.now < QUIET_MS * MS && shape.faults {
                 world.faults();
             }
@@ -110,8 +125,10 @@ impl World {
                 println!("{transaction:?}");
             }
         }
+        // Writes that are lost with a site are missed by definition.
+        let violations = if shape.forced { Vec::new() } else { check(&history) };
         Report {
-            violations: check(&history),
+            violations,
             unfinished,
             committed: sessions.committed,
             aborted: sessions.aborted.clone(),
@@ -155,6 +172,7 @@ impl World {
             configs,
             members,
             moves: BTreeMap::new(),
+            dead: None,
             answers: Vec::new(),
             journals: BTreeMap::new(),
             doomed: BTreeSet::new(),
@@ -287,6 +305,57 @@ impl World {
         }
     }
 
+    /// Ends all processes of the last site.
+    fn fail_for_good(&mut self) {
+        let site = SiteId(self.shape.sites as u8 - 1);
+        self.dead = Some(site);
+        let workers: Vec<Address> =
+            self.workers.keys().filter(|worker| worker.site == site).copied().collect();
+        for worker in workers {
+            self.crash(worker);
+            self.down.insert(worker, u64::MAX);
+        }
+    }
+
+    /// Has another site take the shards of the failed one.
+    fn take_by_force(&mut self) {
+        let Some(dead) = self.dead else { return };
+        let alive = |worker: &&Address| worker.site != dead && !self.is_down(**worker);
+        let Some(address) = self.workers.keys().find(alive).copied() else { return };
+        let now = self.time(address.site);
+        let worker = self.workers.get_mut(&address).expect("it exists");
+        let homes = worker.homes();
+        let shards = ShardId::all(SHARDS).filter(|shard| homes.home(*shard) == dead);
+        let shards = solera_occult::ranges(shards);
+        if shards.is_empty() {
+            return;
+        }
+        let to = (0..dead.0).map(SiteId).collect();
+        let command = Command::Move(Move { shards, from: Some(dead), to, forced: true });
+        worker.handle(now, Input::Client { request: RequestId(u64::MAX), command });
+        self.collect(address);
+    }
+
+    /// Has each site complete the moves that wait for the failed one.
+    fn complete_by_force(&mut self) {
+        let Some(dead) = self.dead else { return };
+        let all: Vec<Address> = self.workers.keys().copied().collect();
+        for address in all.into_iter().filter(|worker| worker.site != dead) {
+            if self.is_down(address) {
+                continue;
+            }
+            let now = self.time(address.site);
+            let worker = self.workers.get_mut(&address).expect("it exists");
+            let shards = solera_occult::ranges(worker.arriving_from(dead).into_iter());
+            if !shards.is_empty() {
+                let next = Move { shards, from: Some(dead), to: vec![address.site], forced: true };
+                let command = Command::Move(next);
+                worker.handle(now, Input::Client { request: RequestId(u64::MAX), command });
+                self.collect(address);
+            }
+        }
+    }
+
     /// Has some worker propose a move of one or a few shards.
     fn move_some(&mut self) {
         let all: Vec<Address> = self.workers.keys().copied().collect();
@@ -298,7 +367,7 @@ impl World {
         let last = (first + self.random.index(3) as u16).min(SHARDS - 1);
         let to = SiteId(self.random.index(self.shape.sites) as u8);
         let shards = vec![(ShardId(first), ShardId(last))];
-        let next = Move { shards, to: vec![to], forced: false };
+        let next = Move { shards, from: None, to: vec![to], forced: false };
         let request = RequestId(u64::MAX - self.now);
         let now = self.time(address.site);
         let worker = self.workers.get_mut(&address).expect("it exists");
@@ -309,12 +378,19 @@ impl World {
     fn unfinished(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (address, worker) in &self.workers {
+            if Some(address.site) == self.dead {
+                continue;
+            }
             let (prepared, _, hidden) = worker.unfinished();
             if worker.arriving() > 0 {
                 found.push(format!("{address:?}: {} shards arrive", worker.arriving()));
             }
-            if worker.homes().epoch() != self.moves.len() as u64 {
+            let first = self.workers.values().next().map(Occult::homes);
+            if first.map(Homes::epoch) != Some(worker.homes().epoch()) {
                 found.push(format!("{address:?} has not carried out all moves"));
+            }
+            if worker.homes().sites().any(|site| Some(site) == self.dead) {
+                found.push(format!("{address:?} has homes at a lost site"));
             }
             if prepared + hidden > 0 {
                 found.push(format!("{address:?}: {prepared} prepared, {hidden} hidden"));

@@ -130,7 +130,8 @@ impl Sessions {
         if world.now > last + 2_000 * MS && !self.comparing {
             self.comparing = true;
             self.sessions.clear();
-            for site in 0..world.shape.sites {
+            let alive = world.shape.sites - usize::from(world.dead.is_some());
+            for site in 0..alive {
                 let mut session = self.create(world);
                 session.at = Address { site: solera_time::SiteId(site as u8), worker: 0 };
                 session.state = State::Comparing(0);

@@ -159,11 +159,16 @@ async fn move_homes(
     to: SiteId,
     forced: bool,
 ) -> Result<(), String> {
+    let from = match what {
+        What::From(site) => Some(site),
+        What::Shards(_) | What::Key(_) => None,
+    };
     let shards = worker.with_occult(|occult| match what {
         What::From(site) => {
             let homes = occult.homes();
-            let theirs = ShardId::all(homes.shards()).filter(|shard| homes.home(*shard) == site);
-            solera_occult::ranges(theirs)
+            let waiting = if forced { occult.arriving_from(site) } else { Vec::new() };
+            let theirs = |shard: &ShardId| homes.home(*shard) == site || waiting.contains(shard);
+            solera_occult::ranges(ShardId::all(homes.shards()).filter(theirs))
         }
         What::Shards(ranges) => ranges,
         What::Key(key) => {
@@ -175,7 +180,7 @@ async fn move_homes(
     if shards.is_empty() {
         return Ok(());
     }
-    let next = Move { shards, to: vec![to], forced };
+    let next = Move { shards, from, to: vec![to], forced };
     match worker.ask_occult(worker.address(), Command::Move(next)).await {
         Some(Response::Moving) => Ok(()),
         Some(Response::NotMoved(reason)) => Err(format!("TRYAGAIN the homes stay: {reason}")),
