@@ -153,10 +153,13 @@ impl Replica {
         self.answer_parked(context);
     }
 
-    /// Applies a batch again, from the journal.
+    /// Applies a batch again, from the journal. It left no gap when it arrived.
     pub(crate) fn recover_batch(&mut self, store: &mut Store, from: Address, batch: Batch) {
         let stream = self.streams.entry(from).or_default();
-        stream.start = batch.start;
+        if stream.start != batch.start {
+            // Positions of another start have no meaning in this one.
+            (stream.start, stream.position) = (batch.start, batch.after);
+        }
         stream.apply(store, batch);
     }
 
