@@ -355,7 +355,7 @@ impl Gateway {
             None if abandoned => self.remove(number),
             // The client asks for the outcome later.
             None => {
-                open.stage = Stage::Ended(reply);
+                (open.stage, open.used) = (Stage::Ended(reply), context.now.monotonic);
                 let attempt = open.attempt;
                 self.attempts.remove(&attempt);
                 self.active.remove(&number);
