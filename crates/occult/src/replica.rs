@@ -15,6 +15,7 @@ use crate::config::{Config, Rule, StaleReads};
 use crate::message::{Batch, Copies, CopyRequest, Message, Read, ReadAnswer, StoredAt};
 use crate::outbox::Outbox;
 use crate::passed::Passed;
+use crate::rare;
 use crate::record::Record;
 use crate::shard::{ShardId, Stamp};
 use crate::store::Store;
@@ -178,7 +179,10 @@ impl Replica {
             Some(after) => {
                 context.out.send(from, Message::CopyRequest(CopyRequest { after, above }));
             }
-            None => self.streams.entry(from).or_default().report(context, from, true),
+            None => {
+                context.out.rare(rare::COPIES);
+                self.streams.entry(from).or_default().report(context, from, true);
+            }
         }
     }
 
