@@ -45,7 +45,7 @@ struct Open {
     on_stale: OnStale,
     /// Number of the attempt to commit it; 0 before. Homes know the transaction by this number.
     attempt: u64,
-    /// Time of its last command.
+    /// Time of its last command, or when its outcome arrived.
     used: Monotonic,
 }
 
@@ -267,10 +267,11 @@ impl Gateway {
         self.active.remove(&number);
     }
 
-    /// Aborts transactions that their clients have not used for too long.
+    /// Aborts transactions that their clients have not used for too long, and forgets outcomes for
+    /// which no client has asked for as long.
     pub(crate) fn end_idle(&mut self, now: Monotonic, timeout: Duration) {
-        self.open
-            .retain(|_, open| !matches!(open.stage, Stage::Idle) || now.since(open.used) < timeout);
+        let is_idle = |open: &Open| matches!(open.stage, Stage::Idle | Stage::Ended(_));
+        self.open.retain(|_, open| !is_idle(open) || now.since(open.used) < timeout);
     }
 
     /// Puts a transaction into a stage in which it waits for answers.

@@ -19,6 +19,7 @@ use self::streaming::Streams;
 use crate::config::{Config, Rule};
 use crate::message::{ClientId, Commit, Entry, Event, Executed, Message, Prepare, TransactionId};
 use crate::outbox::Outbox;
+use crate::rare;
 use crate::record::Record;
 use crate::shard::{Homes, ShardId, Stamp};
 use crate::store::Store;
@@ -339,12 +340,15 @@ impl Home {
         // it, because decisions move the clock. Its writes are here already.
         if let Some(commit) = commit
             && let Some(stamp) = commit.stamp_at(context.site())
-            && stamp >= prepared.assigned
         {
-            self.advance(context, stamp);
-            for (key, effect) in prepared.writes {
-                let shard = context.config.shard_of(&key);
-                context.store.hide(shard, stamp, (key, effect), &commit.timestamp);
+            if stamp >= prepared.assigned {
+                self.advance(context, stamp);
+                for (key, effect) in prepared.writes {
+                    let shard = context.config.shard_of(&key);
+                    context.store.hide(shard, stamp, (key, effect), &commit.timestamp);
+                }
+            } else {
+                context.out.rare(rare::REPEATED_PREPARE);
             }
         }
         self.show(context, prepared.shards);

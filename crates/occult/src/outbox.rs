@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use solera_machine::{Address, RequestId};
+use solera_machine::{Address, RarePath, RequestId};
 
 use crate::command::Response;
 use crate::message::{Event, Message};
@@ -39,6 +39,10 @@ impl Outbox {
 
     pub(crate) fn trace(&mut self, event: Event) {
         self.outputs.push_back(Out::Trace(event));
+    }
+
+    pub(crate) fn rare(&mut self, path: RarePath) {
+        self.trace(Event::Rare(path));
     }
 
     pub(crate) fn pop(&mut self) -> Option<Out> {

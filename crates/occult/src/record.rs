@@ -69,7 +69,7 @@ pub enum Record {
     },
 }
 
-/// A part of a checkpoint. Values come first, then everything else in one part.
+/// A part of a checkpoint. Everything but the values comes first, in one part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Part {
     /// Versions of keys.

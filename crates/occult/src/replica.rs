@@ -17,6 +17,7 @@ use crate::message::{
 };
 use crate::outbox::Outbox;
 use crate::passed::Passed;
+use crate::rare;
 use crate::record::Record;
 use crate::shard::{Homes, ShardId, Stamp};
 use crate::store::Store;
@@ -208,11 +209,14 @@ impl Replica {
         self.answer_parked(context);
     }
 
-    /// Applies a batch again, from the journal.
+    /// Applies a batch again, from the journal. It left no gap when it arrived.
     pub(crate) fn recover_batch(&mut self, store: &mut Store, from: Address, batch: Batch) {
         note_decided(&mut self.decided, &batch);
         let stream = self.streams.entry(from).or_default();
-        stream.start = batch.start;
+        if stream.start != batch.start {
+            // Positions of another start have no meaning in this one.
+            (stream.start, stream.position) = (batch.start, batch.after);
+        }
         stream.apply(store, batch);
     }
 
@@ -231,7 +235,10 @@ impl Replica {
             Some(after) => {
                 context.out.send(from, Message::CopyRequest(CopyRequest { after, above }));
             }
-            None => self.streams.entry(from).or_default().report(context, from, true),
+            None => {
+                context.out.rare(rare::COPIES);
+                self.streams.entry(from).or_default().report(context, from, true);
+            }
         }
     }
 

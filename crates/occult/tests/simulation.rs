@@ -91,7 +91,7 @@ fn every_rule_is_needed() {
         Rule::UnreadBeforeForgotten,
     ];
     for rule in rules {
-        let found = seeds(0..120).find(|seed| {
+        let found = seeds(0..900).find(|seed| {
             let shape = Shape { without: Some(rule), ..shape(*seed) };
             let run = std::panic::catch_unwind(|| World::run(*seed, shape));
             run.map_or(true, |report| {

@@ -446,7 +446,7 @@ impl Gateway {
             // The client asks for the outcome later.
             None => {
                 let Some(open) = self.open.get_mut(&number) else { return };
-                open.stage = Stage::Ended(reply);
+                (open.stage, open.used) = (Stage::Ended(reply), context.now.monotonic);
                 let attempt = open.attempt;
                 self.attempts.remove(&attempt);
                 self.active.remove(&number);

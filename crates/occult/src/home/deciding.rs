@@ -8,6 +8,7 @@ use solera_time::SiteId;
 use super::{Context, Ended, Home};
 use crate::config::Rule;
 use crate::message::{ClientId, Commit, Decision, Message, TransactionId};
+use crate::rare;
 use crate::record::Record;
 use crate::shard::ShardId;
 
@@ -22,7 +23,13 @@ impl Home {
         participants: Vec<Address>,
     ) {
         let committed = match self.records.get(&tid) {
-            Some(record) => matches!(record, Ended::Committed { .. }),
+            Some(record) => {
+                let committed = matches!(record, Ended::Committed { .. });
+                if !committed {
+                    context.out.rare(rare::LATE_COMMIT);
+                }
+                committed
+            }
             None if self.prepared.contains_key(&tid) => {
                 self.decide(context, tid, Decision::Commit(commit), participants);
                 self.send_decisions(context);
@@ -171,6 +178,7 @@ impl Home {
             // transactions below `oldest`; and a commit of one would still be recorded, because
             // the participant that asks has not confirmed it.
             if self.may_arrive(tid) && context.config.has(Rule::AbortRecord) {
+                context.out.rare(rare::RESOLVED);
                 self.decide(context, tid, Decision::Abort, Vec::new());
             } else {
                 self.end(context, tid, &Decision::Abort);

@@ -8,6 +8,7 @@ use solera_time::Monotonic;
 use super::{Context, Home};
 use crate::config::Rule;
 use crate::message::{Message, Read, ReadAnswer, TransactionId};
+use crate::rare;
 use crate::shard::Stamp;
 
 /// A read that waits until the transactions that its client may have seen are decided.
@@ -58,6 +59,9 @@ impl Home {
         if !undecided.is_empty() && context.config.has(Rule::CheckHomes) {
             // A read that has waited before has asked already.
             let asks = since == context.now.monotonic;
+            if asks {
+                context.out.rare(rare::WAITED_AT_HOME);
+            }
             for tid in undecided.into_iter().filter(|_| asks) {
                 let decision_home = self.prepared[&tid].decision_home;
                 if decision_home != context.config.address {

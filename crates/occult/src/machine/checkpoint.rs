@@ -1,7 +1,9 @@
 //! Parts of a checkpoint, which are written while the worker continues.
 //!
-//! Values come first. Records of writes in between are replayed at recovery; the stamp of each
-//! value shows which of them it includes.
+//! Everything but the values comes first. Each value is therefore at least as recent as that part:
+//! it contains all writes of transactions that had ended by then, and of batches up to the positions
+//! in it. Records since the checkpoint began are replayed at recovery. The prepares whose decisions
+//! come later are in the first part, and the stamp of each value shows which writes it contains.
 
 use solera_data::Key;
 
@@ -12,10 +14,10 @@ use crate::shard::ShardId;
 /// Progress of a checkpoint.
 #[derive(Debug, Default)]
 pub struct Checkpoint {
+    /// Whether everything but the values has been written.
+    has_rest: bool,
     /// The last key that was written.
     after: Option<(ShardId, Key)>,
-    /// Whether all values have been written.
-    values_done: bool,
     complete: bool,
 }
 
@@ -28,29 +30,27 @@ impl Checkpoint {
 impl Occult {
     /// See [`Machine::next_part`](solera_machine::Machine::next_part).
     pub(super) fn part_of(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
-        if !checkpoint.values_done {
-            let after = checkpoint.after.as_ref();
-            let (values, last) = self.store.all_copies(after, keys.max(1));
-            checkpoint.values_done = last;
-            if let Some(copied) = values.last() {
-                checkpoint.after = Some((self.config.shard_of(&copied.key), copied.key.clone()));
-                return Some(Part::Values(values));
-            }
+        if !checkpoint.has_rest {
+            checkpoint.has_rest = true;
+            return Some(Part::Rest(Box::new(Rest {
+                incarnation: self.config.incarnation,
+                ceiling: self.home.ceiling(),
+                records: self.home.as_records(),
+                hidden: self.store.all_hidden(),
+                positions: self.replica.positions(),
+                table: self.table(),
+                taken: self.store.taken().collect(),
+                decided: self.replica.decided().cloned().collect(),
+            })));
         }
         if checkpoint.complete {
             return None;
         }
-        checkpoint.complete = true;
-        Some(Part::Rest(Box::new(Rest {
-            incarnation: self.config.incarnation,
-            ceiling: self.home.ceiling(),
-            records: self.home.as_records(),
-            hidden: self.store.all_hidden(),
-            positions: self.replica.positions(),
-            table: self.table(),
-            taken: self.store.taken().collect(),
-            decided: self.replica.decided().cloned().collect(),
-        })))
+        let (values, last) = self.store.all_copies(checkpoint.after.as_ref(), keys.max(1));
+        checkpoint.complete = last;
+        let copied = values.last()?;
+        checkpoint.after = Some((self.config.shard_of(&copied.key), copied.key.clone()));
+        Some(Part::Values(values))
     }
 
     /// Restores a part.
