@@ -899,8 +899,8 @@ mod tests {
     }
 
     /// Measures two processes of one site, which share a computer or have one each, behind cards of
-    /// 10 Mbit/s. Returns the bytes that each computer has sent within ten seconds, and the number of
-    /// transactions.
+    /// 10 Mbit/s. Returns the bytes that each computer has sent within ten seconds, and the number
+    /// of transactions.
     fn behind_cards(processes: u8) -> (Vec<u64>, u64) {
         let card = Some(Card { bits_per_second: 10_000_000, processes });
         let shape = Shape { cores_per_node: 1, slowness: 0.001, card, ..Shape::one_site(4, 2) };
