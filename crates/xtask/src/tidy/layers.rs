@@ -333,6 +333,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera-primary",
             "solera-program",
             "solera-random",
+            "solera-redis",
             "solera-resp",
             "solera-site",
             "solera-time",
