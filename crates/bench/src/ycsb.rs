@@ -27,6 +27,7 @@ use crate::session::Strong;
 use crate::spaces;
 use crate::tally::{Class, Done, Kind};
 pub use keys::Distribution;
+pub(crate) use keys::{hottest, name};
 pub use report::YcsbReport;
 use target::{Operation, YcsbSession, get, set};
 pub use target::{Sending, Target};

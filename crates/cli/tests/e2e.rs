@@ -235,6 +235,8 @@ fn invalid_values_and_combinations_of_options_are_rejected() {
         &["papers", "unistore", "--check"],
         &["papers", "unistore", "--postgres", "postgresql://a:b@c/d"],
         &["papers", "calibrate", "--figure", "3"],
+        &["papers", "occult", "--figure", "5"],
+        &["papers", "occult", "--postgres", "postgresql://a:b@c/d"],
     ] {
         let output = Command::new(SOLERA).args(arguments).output().unwrap();
         assert!(!output.status.success() && !output.stderr.is_empty(), "{arguments:?}");

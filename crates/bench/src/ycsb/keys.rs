@@ -82,6 +82,12 @@ fn fnv(number: u64) -> u64 {
     hash.cast_signed().unsigned_abs()
 }
 
+/// Returns the numbers of the most frequent keys of the Zipfian distribution, beginning with the
+/// most frequent one, by the first `ranks` ranks.
+pub(crate) fn hottest(count: u64, ranks: usize) -> Vec<u64> {
+    (0..ranks as u64).map(|rank| fnv(rank) % count).collect()
+}
+
 /// Returns the name of a key, which has up to 23 bytes after the prefix.
 pub(crate) fn name(prefix: &str, number: u64) -> String {
     format!("{prefix}user{}", fnv(number))

@@ -329,6 +329,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera-mixt",
             "solera-modules",
             "solera-node",
+            "solera-occult",
             "solera-postgres",
             "solera-primary",
             "solera-program",
