@@ -159,6 +159,11 @@ pub fn run(
         rows.extend(part.rows);
         page.plots.extend(part.plots);
     }
+    // One experiment measures rows of Figures 7 and 9.
+    rows.retain(|row| {
+        let number = row.figure.strip_prefix("Fig. ").and_then(|number| number.parse().ok());
+        number.is_none_or(is_wanted)
+    });
     // In the order of the paper.
     rows.sort_by_key(|row| row.figure);
     Ok(Results { paper: "occult", rows, page, costs: None })

@@ -230,8 +230,8 @@ impl Clients {
         (client.gateway, Command::Execute { past, key, op })
     }
 
-    /// Handles a reply at `now`. Returns whether the client continues.
-    pub(super) fn answered(&mut self, number: usize, response: Response, now: u64) -> bool {
+    /// Handles the reply to a client's command at `now`.
+    pub(super) fn answered(&mut self, number: usize, response: Response, now: u64) {
         let client = &mut self.clients[number];
         match response {
             Response::Begun(transaction) => client.transaction = Some(transaction),
@@ -260,7 +260,6 @@ impl Clients {
                 client.left.clear();
             }
         }
-        true
     }
 
     fn committed(&mut self, number: usize, past: &CausalTimestamp, now: u64) {

@@ -51,7 +51,8 @@ const LOADER: u64 = 1 << 40;
 pub(super) struct Setting {
     /// Scheme of timestamps.
     pub(super) scheme: Scheme,
-    /// Network cards of the servers' computers; `None` if bytes take no time.
+    /// Bandwidth of the network cards of the servers' computers, in bits per second; `None` if
+    /// bytes and the work of cores take no time.
     pub(super) card: Option<u64>,
     /// How far the clocks of the second site are ahead, in microseconds.
     pub(super) ahead_us: i64,
@@ -216,7 +217,9 @@ impl World {
             inbox: VecDeque::new(),
             free_at: 0,
         };
-        let card = setting.card.map(|bits_per_second| Card { bits_per_second, processes: 4 });
+        let card = setting
+            .card
+            .map(|bits_per_second| Card { bits_per_second, processes: PER_COMPUTER as u8 });
         let (homes, first) = (Arc::new(homes.clone()), Address { site: SiteId(0), worker: 0 });
         let mut world = World {
             config: config(first),
@@ -412,9 +415,8 @@ impl World {
                 Output::Send { body: Body::Batch(_), .. } if is_gateway(node) => {}
                 Output::Send { to, body } => messages.push((node_of(to), body)),
                 Output::Reply { request: RequestId(number), response } if number < LOADER => {
-                    if self.clients.answered(number as usize, response, self.now) {
-                        self.push(self.now, Due::Next(number as usize));
-                    }
+                    self.clients.answered(number as usize, response, self.now);
+                    self.push(self.now, Due::Next(number as usize));
                 }
                 Output::Reply { .. } => {}
             }
@@ -452,7 +454,8 @@ impl World {
     }
 }
 
-/// Returns server processes by the load of their keys, with the greatest load first.
+/// Returns server processes by the load of their keys, with the greatest load first: of both sites
+/// in turn.
 pub(super) fn by_load(workload: &Workload) -> Vec<Address> {
     let topology = Topology { partitions: PROCESSES as u16, workers: vec![PROCESSES as u8; SITES] };
     let address = Address { site: SiteId(0), worker: 0 };
