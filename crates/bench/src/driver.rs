@@ -15,10 +15,8 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::error::BenchError;
-use crate::place::TargetCluster;
 use crate::random::Random;
-use crate::session::{BenchSession, Strong};
-use crate::tally::{Done, Kind, Tally};
+use crate::tally::{Aborts, Counters, Done, Kind, Tally};
 
 /// Duration and intensity of a run.
 #[derive(Clone, Debug)]
@@ -37,8 +35,42 @@ pub struct Pace {
     pub window: Duration,
 }
 
+/// Sites that clients connect to.
+pub(crate) trait Sessions: Clone + Send + 'static {
+    /// Connection of one client.
+    type Session: Session;
+
+    /// Returns the names of the sites.
+    fn sites(&self) -> Vec<String>;
+
+    /// Returns the site of a client.
+    fn site_of(&self, client: usize) -> usize;
+
+    /// Connects a client to its site.
+    async fn connect(&self, client: usize) -> Result<Self::Session, Error>;
+}
+
+/// Connection of one client.
+pub(crate) trait Session {
+    /// Returns the attempts of transactions that have aborted since the last call.
+    fn take_aborts(&mut self) -> Aborts;
+
+    /// Returns counters that the server keeps for this connection; empty if it keeps none.
+    async fn counters(&mut self) -> Counters;
+
+    /// Connects again after the connection has broken.
+    async fn reconnect(&mut self) -> Result<(), Error>;
+
+    /// Returns a token with which other connections see what this one has written, if the server
+    /// has tokens.
+    async fn token(&mut self) -> Option<Token>;
+}
+
 /// A workload of clients.
 pub(crate) trait Workload: Send + Sync + 'static {
+    /// Sites that its clients connect to.
+    type Sessions: Sessions;
+
     /// State of a client, including results that are checked at the end.
     type Visitor: Send + 'static;
 
@@ -56,9 +88,12 @@ pub(crate) trait Workload: Send + Sync + 'static {
         &self,
         kind: usize,
         visitor: &mut Self::Visitor,
-        session: &mut BenchSession,
+        session: &mut SessionOf<Self>,
     ) -> Result<Done, Error>;
 }
+
+/// Connection of a workload's clients.
+pub(crate) type SessionOf<W> = <<W as Workload>::Sessions as Sessions>::Session;
 
 /// Results of a run.
 pub(crate) struct Ran<V> {
@@ -79,14 +114,13 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Fails if clients cannot connect, or if threads cannot be started.
 pub(crate) fn drive<W: Workload>(
     workload: &Arc<W>,
-    place: &TargetCluster,
-    strong: Strong,
+    sessions: &W::Sessions,
     pace: &Pace,
 ) -> Result<Ran<W::Visitor>, BenchError> {
     let begin = Instant::now();
     let work = |thread| {
-        let (workload, place, pace) = (workload.clone(), place.clone(), pace.clone());
-        let run = move || run_thread(thread, &workload, &place, strong, &pace, begin);
+        let (workload, sessions, pace) = (workload.clone(), sessions.clone(), pace.clone());
+        let run = move || run_thread(thread, &workload, &sessions, &pace, begin);
         let thread = std::thread::Builder::new().name(format!("clients-{thread}"));
         thread.spawn(run).map_err(BenchError::Threads)
     };
@@ -110,13 +144,12 @@ pub(crate) fn drive<W: Workload>(
 fn run_thread<W: Workload>(
     thread: usize,
     workload: &Arc<W>,
-    place: &TargetCluster,
-    strong: Strong,
+    sessions: &W::Sessions,
     pace: &Pace,
     begin: Instant,
 ) -> Result<Ran<W::Visitor>, BenchError> {
     let runtime = crate::runtime()?;
-    let tally = Tally::new(workload.kinds().len(), place.sites().len());
+    let tally = Tally::new(workload.kinds().len(), sessions.sites().len());
     let tally = Rc::new(RefCell::new(tally));
     let (mut visitors, mut tokens) = (Vec::new(), Vec::new());
     LocalSet::new().block_on(&runtime, async {
@@ -126,8 +159,7 @@ fn run_thread<W: Workload>(
                 number,
                 begin,
                 workload: workload.clone(),
-                place: place.clone(),
-                strong,
+                sessions: sessions.clone(),
                 pace: pace.clone(),
                 tally: tally.clone(),
             };
@@ -146,12 +178,11 @@ fn run_thread<W: Workload>(
 }
 
 /// One client.
-struct Loop<W> {
+struct Loop<W: Workload> {
     number: usize,
     begin: Instant,
     workload: Arc<W>,
-    place: TargetCluster,
-    strong: Strong,
+    sessions: W::Sessions,
     pace: Pace,
     tally: Rc<RefCell<Tally>>,
 }
@@ -161,17 +192,21 @@ impl<W: Workload> Loop<W> {
         let pace = &self.pace;
         let from = self.begin + pace.ramp_up + pace.warm_up;
         let end = from + pace.window;
-        let site = self.place.site_of(self.number);
+        let site = self.sessions.site_of(self.number);
         sleep_until(self.begin + pace.ramp_up.mul_f64(self.number as f64 / pace.clients as f64))
             .await;
 
         let mut random = Random::new(self.number as u64);
         let mut visitor = self.workload.visitor(self.number);
-        let client = self.place.connect(self.number).await.map_err(BenchError::Connect)?;
-        let mut session = BenchSession::new(client, self.strong);
+        let connected = self.sessions.connect(self.number).await;
+        let mut session = connected.map_err(BenchError::Connect)?;
+        let mut counters = None;
         let mut patience = PATIENCE;
         while Instant::now() < end {
             let kind = self.workload.next(&mut visitor);
+            if counters.is_none() && Instant::now() >= from {
+                counters = Some(session.counters().await);
+            }
             let started = Instant::now();
             let run = self.workload.run(kind, &mut visitor, &mut session);
             let Ok(result) = timeout_at(end + GRACE, run).await else {
@@ -179,25 +214,25 @@ impl<W: Workload> Loop<W> {
                 return Ok((visitor, None));
             };
             let ended = Instant::now();
-            let aborts = std::mem::take(&mut session.aborts);
+            let aborts = session.take_aborts();
             let measured = (from..end).contains(&ended);
             match result {
                 Ok(done) => {
                     patience = PATIENCE;
                     if measured {
                         let mut tally = self.tally.borrow_mut();
-                        tally.done(kind, site, ended - started, done, aborts);
+                        tally.done(kind, site, ended - started, done, &aborts);
                     }
                 }
                 Err(error) => {
                     if measured {
-                        self.tally.borrow_mut().failed(kind, site, &error, aborts);
+                        self.tally.borrow_mut().failed(kind, site, &error, &aborts);
                     }
                     sleep(patience).await;
                     patience = (2 * patience).min(MOST_PATIENCE);
                     if let Error::Connection(_) | Error::Protocol(_) = error {
                         // If this fails, the next transaction fails too and is counted.
-                        let _ = session.client.reconnect().await;
+                        let _ = session.reconnect().await;
                     }
                 }
             }
@@ -205,6 +240,8 @@ impl<W: Workload> Loop<W> {
                 sleep_until(end.min(Instant::now() + random.think(pace.think))).await;
             }
         }
-        Ok((visitor, session.client.token().await.ok()))
+        let counted = session.counters().await;
+        self.tally.borrow_mut().counted(&counted, &counters.unwrap_or_default());
+        Ok((visitor, session.token().await))
     }
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `rubis` | an auction house with the transactions of UniStore §8.1, and its invariants |
 //! | `micro` | transactions of three items, as in UniStore §8.2 |
+//! | `ycsb` | reads and updates of single values, as in Occult §8, also against Redis |
 //! | `driver` | the closed loop of clients with pauses |
 //! | `place`, `session` | addresses of the sites, and how transactions run |
 //! | `load` | filling a cluster before a run |
@@ -34,6 +35,7 @@ mod session;
 mod spaces;
 mod tally;
 mod virtual_cluster;
+pub mod ycsb;
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,6 +56,7 @@ pub use tally::{Class, Count, Failures, Kind};
 
 use driver::{Ran, Workload, drive};
 use rubis::Rubis;
+use session::BenchSessions;
 
 /// A workload with its settings.
 #[derive(Clone, Debug)]
@@ -127,7 +130,7 @@ pub fn run(
             runtime.block_on(filled).map_err(BenchError::Load)?;
             report("running");
             let micro = Arc::new(micro.clone());
-            let ran = drive(&micro, place, strong, pace)?;
+            let ran = drive(&micro, &BenchSessions::new(place, strong), pace)?;
             (micro.kinds(), ran.tally, Vec::new())
         }
         Work::Rubis { scale, contended, seed } => {
@@ -137,7 +140,8 @@ pub fn run(
                 runtime.block_on(rubis::load::load(&rubis, place, strong))?;
             }
             report("running");
-            let Ran { tally, visitors, tokens } = drive(&rubis, place, strong, pace)?;
+            let sessions = BenchSessions::new(place, strong);
+            let Ran { tally, visitors, tokens } = drive(&rubis, &sessions, pace)?;
             report("checking");
             let remembered = visitors.into_iter().map(|visitor| visitor.remembered).collect();
             let checked = runtime.block_on(async {

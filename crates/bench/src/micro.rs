@@ -22,7 +22,7 @@ use crate::batch::Batch;
 use crate::driver::Workload;
 use crate::load::{Part, Writing};
 use crate::random::Random;
-use crate::session::BenchSession;
+use crate::session::{BenchSession, BenchSessions};
 use crate::tally::{Class, Done, Kind};
 
 /// Spaces of a cluster on which the transactions are strong, in the format of `solera.toml`.
@@ -102,6 +102,7 @@ impl Micro {
 }
 
 impl Workload for Micro {
+    type Sessions = BenchSessions;
     type Visitor = Visitor;
 
     fn kinds(&self) -> Vec<Kind> {

@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicU64;
 use solera::Error;
 
 use crate::driver::Workload;
-use crate::session::BenchSession;
+use crate::session::{BenchSession, BenchSessions};
 use crate::tally::{Done, Kind};
 use catalogue::Catalogue;
 pub use catalogue::Scale;
@@ -54,6 +54,7 @@ impl Rubis {
 }
 
 impl Workload for Rubis {
+    type Sessions = BenchSessions;
     type Visitor = Visitor;
 
     fn kinds(&self) -> Vec<Kind> {

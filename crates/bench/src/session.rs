@@ -2,7 +2,11 @@
 
 use std::str::FromStr;
 
-use solera::{Client, Error};
+use solera::{Client, Error, Token};
+
+use crate::driver::{Session, Sessions};
+use crate::place::TargetCluster;
+use crate::tally::{Aborts, Counters};
 
 /// How a run executes the transactions that should be strong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +39,58 @@ impl Strong {
     }
 }
 
-/// BenchSession of one client.
+/// Sites of a cluster, and how clients run strong transactions there.
+#[derive(Clone)]
+pub(crate) struct BenchSessions {
+    place: TargetCluster,
+    strong: Strong,
+}
+
+impl BenchSessions {
+    pub(crate) fn new(place: &TargetCluster, strong: Strong) -> BenchSessions {
+        BenchSessions { place: place.clone(), strong }
+    }
+}
+
+impl Sessions for BenchSessions {
+    type Session = BenchSession;
+
+    fn sites(&self) -> Vec<String> {
+        self.place.sites()
+    }
+
+    fn site_of(&self, client: usize) -> usize {
+        self.place.site_of(client)
+    }
+
+    async fn connect(&self, client: usize) -> Result<BenchSession, Error> {
+        Ok(BenchSession::new(self.place.connect(client).await?, self.strong))
+    }
+}
+
+impl Session for BenchSession {
+    fn take_aborts(&mut self) -> Aborts {
+        let mut aborts = Aborts::new();
+        if self.aborts > 0 {
+            aborts.insert("conflict".to_owned(), std::mem::take(&mut self.aborts));
+        }
+        aborts
+    }
+
+    async fn counters(&mut self) -> Counters {
+        Counters::new()
+    }
+
+    async fn reconnect(&mut self) -> Result<(), Error> {
+        self.client.reconnect().await
+    }
+
+    async fn token(&mut self) -> Option<Token> {
+        self.client.token().await.ok()
+    }
+}
+
+/// Session of one client.
 pub(crate) struct BenchSession {
     pub(crate) client: Client,
     strong: Strong,

@@ -31,15 +31,33 @@ pub(crate) async fn check(
     if !place.is_remote() {
         return Ok(());
     }
-    let asked = async { place.connect(0).await?.command(&["SOLERA.SPACES"]).await };
-    let reply = asked.await.map_err(BenchError::Connect)?;
-    let found = read(&reply).ok_or_else(|| {
-        BenchError::Connect(Error::UnexpectedReply("to SOLERA.SPACES".to_owned()))
-    })?;
+    let found = spaces_at(place).await?;
     match strong {
         Strong::Solera => has_all(&found, needed),
         Strong::Causal => has_none(&found, needed),
     }
+}
+
+/// Returns the prefix of a space of a cluster.
+///
+/// # Errors
+/// Fails if there is no such space.
+pub(crate) async fn prefix_of(place: &TargetCluster, space: &str) -> Result<String, BenchError> {
+    let found = spaces_at(place).await?;
+    let names: Vec<String> = found.iter().map(|found| found.name.clone()).collect();
+    let found = found.into_iter().find(|found| found.name == space);
+    found.map(|found| found.prefix).ok_or_else(|| {
+        let names = names.join(", ");
+        BenchError::Settings(format!("there is no space '{space}'; the spaces are {names}"))
+    })
+}
+
+/// Returns the spaces of a running cluster.
+async fn spaces_at(place: &TargetCluster) -> Result<Vec<Found>, BenchError> {
+    let asked = async { place.connect(0).await?.command(&["SOLERA.SPACES"]).await };
+    let reply = asked.await.map_err(BenchError::Connect)?;
+    read(&reply)
+        .ok_or_else(|| BenchError::Connect(Error::UnexpectedReply("to SOLERA.SPACES".to_owned())))
 }
 
 fn has_all(found: &[Found], needed: &str) -> Result<(), BenchError> {

@@ -79,7 +79,17 @@ pub(crate) struct Tally {
     counts: Vec<Vec<Count>>,
     /// Failures, by error code.
     pub(crate) errors: BTreeMap<String, Failures>,
+    /// Aborted attempts of all kinds, by cause.
+    pub(crate) aborts: Aborts,
+    /// Sums of the counters that servers keep for connections.
+    pub(crate) counters: Counters,
 }
+
+/// Numbers of aborted attempts of transactions, by cause.
+pub(crate) type Aborts = BTreeMap<String, u64>;
+
+/// Counters that a server keeps for a connection, by name.
+pub(crate) type Counters = BTreeMap<String, u64>;
 
 /// Failures of one code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +102,12 @@ pub struct Failures {
 
 impl Tally {
     pub(crate) fn new(kinds: usize, sites: usize) -> Tally {
-        Tally { counts: vec![vec![Count::default(); sites]; kinds], errors: BTreeMap::new() }
+        Tally {
+            counts: vec![vec![Count::default(); sites]; kinds],
+            errors: BTreeMap::new(),
+            aborts: Aborts::new(),
+            counters: Counters::new(),
+        }
     }
 
     pub(crate) fn done(
@@ -101,20 +116,39 @@ impl Tally {
         site: usize,
         took: Duration,
         done: Done,
-        aborts: u64,
+        aborts: &Aborts,
     ) {
         let count = &mut self.counts[kind][site];
         count.latency.record(took);
         count.refused += u64::from(done == Done::Refused);
-        count.aborts += aborts;
+        self.aborted(kind, site, aborts);
     }
 
-    pub(crate) fn failed(&mut self, kind: usize, site: usize, error: &solera::Error, aborts: u64) {
+    fn aborted(&mut self, kind: usize, site: usize, aborts: &Aborts) {
+        self.counts[kind][site].aborts += aborts.values().sum::<u64>();
+        add(&mut self.aborts, aborts);
+    }
+
+    /// Adds what a server has counted between two readings of a connection's counters.
+    pub(crate) fn counted(&mut self, end: &Counters, begin: &Counters) {
+        let since = |(name, count): (&String, &u64)| {
+            (name.clone(), count.saturating_sub(begin.get(name).copied().unwrap_or(0)))
+        };
+        add(&mut self.counters, &end.iter().map(since).collect());
+    }
+
+    pub(crate) fn failed(
+        &mut self,
+        kind: usize,
+        site: usize,
+        error: &solera::Error,
+        aborts: &Aborts,
+    ) {
         let code = error.code().unwrap_or(match error {
             solera::Error::Connection(_) => "connection",
             _ => "protocol",
         });
-        self.counts[kind][site].aborts += aborts;
+        self.aborted(kind, site, aborts);
         self.fail(kind, site, code, || error.to_string());
     }
 
@@ -135,6 +169,8 @@ impl Tally {
     pub(crate) fn merge(&mut self, other: Tally) {
         let pairs = self.counts.iter_mut().flatten().zip(other.counts.iter().flatten());
         pairs.for_each(|(own, more)| own.merge(more));
+        add(&mut self.aborts, &other.aborts);
+        add(&mut self.counters, &other.counters);
         for (code, more) in other.errors {
             let none = Failures { count: 0, first: more.first };
             self.errors.entry(code).or_insert(none).count += more.count;
@@ -152,6 +188,13 @@ impl Tally {
     }
 }
 
+/// Adds counts by name.
+fn add(sums: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
+    for (name, count) in more {
+        *sums.entry(name.clone()).or_default() += count;
+    }
+}
+
 fn sum<'a>(counts: impl Iterator<Item = &'a Count>) -> Count {
     let mut sum = Count::default();
     counts.for_each(|count| sum.merge(count));
@@ -166,22 +209,34 @@ mod tests {
     fn the_counts_of_threads_are_combined() {
         let ms = Duration::from_millis;
         let mut one = Tally::new(2, 2);
-        one.done(0, 1, ms(10), Done::Well, 0);
-        one.done(1, 1, ms(20), Done::Refused, 3);
-        one.failed(1, 0, &solera::Error::server("TRYAGAIN one"), 2);
+        let conflicts = |count| Aborts::from([("conflict".to_owned(), count)]);
+        let none = Aborts::new();
+        one.done(0, 1, ms(10), Done::Well, &none);
+        one.done(1, 1, ms(20), Done::Refused, &conflicts(3));
+        one.failed(1, 0, &solera::Error::server("TRYAGAIN one"), &conflicts(2));
         let mut other = Tally::new(2, 2);
-        other.done(1, 1, ms(40), Done::Well, 0);
-        other.failed(0, 0, &solera::Error::server("TRYAGAIN two"), 0);
+        other.done(1, 1, ms(40), Done::Well, &Aborts::from([("locked".to_owned(), 1)]));
+        other.failed(0, 0, &solera::Error::server("TRYAGAIN two"), &none);
+        one.counted(
+            &Counters::from([("stale".to_owned(), 9)]),
+            &Counters::from([("stale".to_owned(), 4)]),
+        );
+        other.counted(&Counters::from([("stale".to_owned(), 2)]), &none);
         other.stalled(0, 0, Duration::from_secs(1));
         one.merge(other);
 
         let count = one.of_kind(1);
         assert_eq!((count.latency.count(), count.latency.mean()), (2, Some(ms(30))));
-        assert_eq!((count.refused, count.aborts, count.failed), (1, 5, 1));
+        assert_eq!((count.refused, count.aborts, count.failed), (1, 6, 1));
         let at_first = one.of_kinds_at([0, 1].into_iter(), 0);
         assert_eq!((at_first.latency.count(), at_first.failed), (0, 3));
         let at_second = one.of_kinds_at([0, 1].into_iter(), 1);
-        assert_eq!((at_second.latency.count(), at_second.aborts), (3, 3));
+        assert_eq!((at_second.latency.count(), at_second.aborts), (3, 4));
+        assert_eq!(
+            one.aborts,
+            Aborts::from([("conflict".to_owned(), 5), ("locked".to_owned(), 1)])
+        );
+        assert_eq!(one.counters, Counters::from([("stale".to_owned(), 7)]));
         let again = Failures { count: 2, first: "TRYAGAIN one".to_owned() };
         assert_eq!(one.errors["TRYAGAIN"], again);
         assert_eq!(one.errors["stalled"].count, 1);

@@ -14,6 +14,7 @@
 //! | `calibrate`, `counted` | creating the table: counting the instructions of each class |
 //! | `host` | costs of servers besides their machines, and their time |
 //! | `cluster` | time, queues, virtual cores |
+//! | `network` | network cards |
 //! | `client` | the closed loop, and the state of each client |
 //! | `flood` | clients that keep a space of `primary` busy |
 //! | `source` | the interface of workloads |
@@ -28,6 +29,7 @@ pub(crate) mod counted;
 pub(crate) mod flood;
 pub(crate) mod host;
 pub(crate) mod meter;
+pub(crate) mod network;
 pub(crate) mod recording;
 pub(crate) mod replay;
 pub(crate) mod shape;

@@ -1,9 +1,11 @@
 //! `solera bench`: runs workloads that measure a cluster and check its guarantees.
 
+mod ycsb;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use solera::Endpoint;
 use solera_bench::{BenchError, Micro, Pace, Report, Scale, Strong, TargetCluster, Work, run};
 use solera_config::{LogSpec, Overrides};
@@ -19,6 +21,8 @@ Examples:
   solera bench --up 3 --contended 8 --think-ms 0     many transactions contend for the same items
   solera bench --workload micro --up 3 --strong-percent 10 --hot-percent 20
   solera bench --workload rubis --print-spaces       prints the spaces that --at requires
+  solera bench ycsb --up 2 --wan aws                 reads and updates of single values, see
+                                                     solera bench ycsb --help
 
 A running cluster must have the spaces that --print-spaces prints; with --strong causal it must
 not have them. Otherwise nothing runs. Exits with 1 in this case, if an invariant is broken, or if
@@ -26,8 +30,10 @@ no transaction succeeded.";
 
 /// Run a workload, measure it, and check the invariants of its data
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Workload to run
     #[arg(long, value_enum, default_value = "rubis")]
     workload: Workload,
@@ -51,6 +57,12 @@ pub(crate) struct BenchArgs {
     /// Only print the spaces that the workload requires, for solera.toml
     #[arg(long)]
     print_spaces: bool,
+}
+
+/// A workload with options of its own.
+#[derive(Debug, Subcommand)]
+enum Other {
+    Ycsb(Box<ycsb::YcsbArgs>),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -138,6 +150,9 @@ struct MicroArgs {
 
 /// Runs the command to the end of the measurement.
 pub(crate) fn main(args: &BenchArgs) -> ExitCode {
+    if let Some(Other::Ycsb(args)) = &args.other {
+        return ycsb::main(args);
+    }
     if let Some(option) = args.foreign_option() {
         let (own, other) = match args.workload {
             Workload::Rubis => ("rubis", "micro"),
@@ -239,18 +254,28 @@ impl BenchArgs {
     }
 
     fn place(&self, work: &Work) -> Result<TargetCluster, BenchError> {
-        let PlaceArgs { at, login, up, wan, partitions, workers } = &self.place;
-        if up.is_none() && at.is_empty() {
+        if self.place.is_missing() {
             let missing = "choose a cluster: --at HOST:PORT,… or --up SITES";
             return Err(BenchError::Settings(missing.to_owned()));
         }
+        // A cluster with these spaces would reject the strong transactions when they run causally.
+        self.place.target(match self.strong {
+            Strong::Solera => work.spaces(),
+            Strong::Causal => "",
+        })
+    }
+}
+
+impl PlaceArgs {
+    /// Returns whether no cluster is chosen.
+    fn is_missing(&self) -> bool {
+        self.up.is_none() && self.at.is_empty()
+    }
+
+    /// Returns the running cluster, or starts one with these spaces.
+    fn target(&self, spaces: &str) -> Result<TargetCluster, BenchError> {
+        let PlaceArgs { at, login, up, wan, partitions, workers } = self;
         if up.is_some() {
-            // A cluster with these spaces would reject the strong transactions when they run
-            // causally.
-            let spaces = match self.strong {
-                Strong::Solera => work.spaces(),
-                Strong::Causal => "",
-            };
             let over = Overrides {
                 sites: *up,
                 partitions: *partitions,
@@ -259,12 +284,11 @@ impl BenchArgs {
                 data: None,
                 log: LogSpec::default(),
             };
-            TargetCluster::up(over, spaces)
-        } else {
-            let endpoints: Result<_, _> = at.iter().map(|at| login.apply(at)).collect();
-            let endpoints = endpoints.map_err(BenchError::Settings)?;
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map_err(BenchError::Threads)?.block_on(TargetCluster::at(endpoints))
+            return TargetCluster::up(over, spaces);
         }
+        let endpoints: Result<_, _> = at.iter().map(|at| login.apply(at)).collect();
+        let endpoints = endpoints.map_err(BenchError::Settings)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(BenchError::Threads)?.block_on(TargetCluster::at(endpoints))
     }
 }

@@ -14,9 +14,12 @@ Examples:
   solera fault cut 1 2                   the same, by number
   solera fault delay 1 3 200             adds 200 ms in each direction
   solera fault heal                      ends all cuts and delays
+  solera fault skew california 22        the site's clocks are 22 ms ahead
+  solera fault skew california -22       they are 22 ms behind
+  solera fault skew california off       they are right again
   solera fault kill frankfurt            stops the site
   solera fault restart frankfurt         restarts it with the state that it had
-  solera fault status                    shows sites and links
+  solera fault status                    shows sites, links and shifted clocks
 
 Nodes of `solera serve` have no injected faults.";
 
@@ -65,13 +68,31 @@ enum Kind {
         /// Delay in milliseconds; 0 removes the added delay
         ms: u64,
     },
-    /// Show the state of sites and links
+    /// Shift the clock that the workers of a site read
+    #[command(after_help = "Example:\n  solera fault skew us 250")]
+    Skew {
+        /// Name or number of the site
+        site: String,
+        /// Milliseconds by which the clock is ahead, at most a day; negative if it is behind. `off`
+        /// or 0 ends the shift
+        #[arg(value_parser = skew, allow_negative_numbers = true)]
+        ms: i64,
+    },
+    /// Show the state of sites, links and shifted clocks
     #[command(after_help = "Example:\n  solera fault status --json")]
     Status {
         /// Print the state as JSON
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Parses the shift of a clock.
+fn skew(text: &str) -> Result<i64, String> {
+    match text {
+        "off" => Ok(0),
+        _ => text.parse().map_err(|_| "give a number of milliseconds, or off".to_owned()),
+    }
 }
 
 /// Runs the command; fails if the cluster rejects the fault or cannot be reached.
@@ -106,9 +127,22 @@ fn inject(admin: &AdminArgs, fault: &Kind) -> Result<String, String> {
             json!({"fault": "delay", "a": a, "b": b, "ms": ms}),
             format!("added a delay of {ms} ms in each direction between {a} and {b}"),
         ),
+        Kind::Skew { site, ms } => {
+            let done = match ms {
+                0 => format!("the clocks of {site} are right again"),
+                _ => format!("the clocks of {site} are {}", shifted(*ms)),
+            };
+            (json!({"fault": "skew", "site": site, "ms": ms}), done)
+        }
         Kind::Status { .. } => unreachable!("the caller shows the status"),
     };
     admin.ask("POST", "/faults", &body.to_string()).map(|_| done)
+}
+
+/// Describes the shift of a clock.
+fn shifted(ms: i64) -> String {
+    let direction = if ms < 0 { "behind" } else { "ahead" };
+    format!("{} ms {direction}", ms.unsigned_abs())
 }
 
 fn status(admin: &AdminArgs, as_json: bool) -> Result<String, String> {
@@ -149,6 +183,11 @@ fn status(admin: &AdminArgs, as_json: bool) -> Result<String, String> {
         let state = if link["cut"].as_bool() == Some(true) { "cut" } else { "whole" };
         let (a, b) = (text(&link["a"]), text(&link["b"]));
         lines.push(format!("{a} – {b}: {} ms, {state}", link["rtt_ms"]));
+    }
+    for site in &sites {
+        if let Some(ms) = site["injected_skew_ms"].as_i64().filter(|ms| *ms != 0) {
+            lines.push(format!("clocks of {}: {}", text(&site["name"]), shifted(ms)));
+        }
     }
     Ok(lines.join("\n"))
 }

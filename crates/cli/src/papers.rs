@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use solera_bench::papers::{Effort, Results, calibrate, mixt, predict, turns, unistore};
+use solera_bench::papers::{Effort, Results, calibrate, mixt, occult, predict, turns, unistore};
 
 use crate::stores;
 
@@ -16,6 +16,7 @@ Examples:
   solera papers mixt                         mixed transactions over two clusters
   solera papers mixt --postgres URL          also over PostgreSQL
   scripts/with-stores solera papers mixt     the same, with a temporary server
+  solera papers occult                       Occult's machines in virtual clusters of the paper's shape
   solera papers calibrate > crates/bench/src/virtual_cluster/costs.json
                                              recounts the costs of virtual clusters in minutes
   solera papers calibrate --check            lists steps whose costs differ from the table
@@ -35,10 +36,12 @@ pub(crate) struct PapersArgs {
     /// PostgreSQL
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Run at the paper's scale: unistore in up to twenty minutes, mixt in about an hour
+    /// Run at the paper's scale: unistore in up to twenty minutes, mixt in about an hour, occult
+    /// with network cards that are 50 times as fast, and so with about 50 times as many operations
     #[arg(long)]
     full: bool,
-    /// Run only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt
+    /// Run only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt, 6 to 9 of
+    /// occult
     #[arg(long, value_name = "N")]
     figure: Option<u8>,
     /// PostgreSQL server for mixt's linearizable store, as
@@ -74,6 +77,8 @@ enum Paper {
     Unistore,
     /// MixT (PLDI 2018), Figures 15 to 17
     Mixt,
+    /// Occult (NSDI 2017), Figures 6 to 9
+    Occult,
     /// The table of costs of UniStore's virtual clusters; needs valgrind
     Calibrate,
 }
@@ -109,6 +114,7 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     let figures = match args.paper {
         Paper::Unistore => unistore::FIGURES,
         Paper::Mixt => mixt::FIGURES,
+        Paper::Occult => occult::FIGURES,
         Paper::Calibrate => return calibrated(args, &report),
     };
     if let Some(figure) = args.figure.filter(|figure| !figures.contains(figure)) {
@@ -125,6 +131,7 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     }
     let results = match args.paper {
         Paper::Unistore | Paper::Calibrate => unistore::run(effort, args.figure, &report),
+        Paper::Occult => occult::run(effort, args.figure, &report),
         Paper::Mixt => {
             let postgres = stores::test_postgres(args.postgres.as_deref());
             mixt::run(effort, args.figure, postgres.as_deref(), &report)
@@ -178,6 +185,7 @@ fn folder(args: &PapersArgs) -> PathBuf {
     let name = match args.paper {
         Paper::Unistore => "unistore",
         Paper::Mixt => "mixt",
+        Paper::Occult => "occult",
         Paper::Calibrate => "calibrate",
     };
     args.out.clone().unwrap_or_else(|| PathBuf::from(format!("papers-{name}")))

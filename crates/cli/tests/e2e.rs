@@ -257,6 +257,8 @@ fn invalid_values_and_combinations_of_options_are_rejected() {
         &["papers", "unistore", "--check"],
         &["papers", "unistore", "--postgres", "postgresql://a:b@c/d"],
         &["papers", "calibrate", "--figure", "3"],
+        &["papers", "occult", "--figure", "5"],
+        &["papers", "occult", "--postgres", "postgresql://a:b@c/d"],
     ] {
         let output = Command::new(SOLERA).args(arguments).output().unwrap();
         assert!(!output.status.success() && !output.stderr.is_empty(), "{arguments:?}");
@@ -533,6 +535,47 @@ fn counted_costs_are_compared_only_with_the_same_profile() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{error}");
     assert!(error.contains("`cargo build --profile dist` builds target/dist/solera"), "{error}");
+}
+
+#[tokio::test]
+async fn a_shifted_clock_is_read_by_the_workers_of_its_site_only() {
+    let up = Up::start(&["--sites", "2"]);
+    let status = || {
+        let status = up.fault(&["status", "--json"]).stdout;
+        serde_json::from_slice::<serde_json::Value>(&status).unwrap()
+    };
+    let shown = |line: &str| {
+        let status = up.fault(&["status"]).stdout;
+        String::from_utf8_lossy(&status).contains(line)
+    };
+    assert!(!shown("clocks of"));
+    ok(&up.fault(&["skew", "2", "3600000"]));
+    assert!(shown("clocks of california: 3600000 ms ahead"));
+    eventually("the time of california is far ahead of virginia's", async || {
+        let times = status()["sites"][0]["stable_vec"].clone();
+        // Times are hybrid: microseconds, and a counter of 12 bits.
+        let micros = |site: &str| times[site].as_u64().unwrap_or_default() >> 12;
+        micros("california") > micros("virginia") + 3_000_000_000
+    })
+    .await;
+    ok(&up.fault(&["skew", "virginia", "-22"]));
+    assert!(shown("clocks of virginia: 22 ms behind"));
+    for end in ["off", "0"] {
+        ok(&up.fault(&["skew", "virginia", "5"]));
+        ok(&up.fault(&["skew", "virginia", end]));
+        assert_eq!(status()["sites"][0]["injected_skew_ms"], 0);
+    }
+    for (arguments, reason) in [
+        (["skew", "2", "86400001"], "is more than a day"),
+        (["skew", "2", "-86400001"], "is more than a day"),
+        (["skew", "2", "soon"], "give a number of milliseconds, or off"),
+        (["skew", "atlantis", "1"], "no site 'atlantis'"),
+    ] {
+        let output = up.fault(&arguments);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(reason), "{error}");
+    }
+    assert!(shown("clocks of california: 3600000 ms ahead"), "a refused fault changes nothing");
 }
 
 #[test]

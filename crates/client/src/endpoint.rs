@@ -24,6 +24,16 @@ impl Endpoint {
         self
     }
 
+    /// Returns the host.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Returns the endpoint with TLS.
     pub fn tls(mut self, tls: Tls) -> Endpoint {
         self.tls = Some(tls);

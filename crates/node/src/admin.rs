@@ -120,7 +120,7 @@ async fn index() -> &'static str {
      GET  /health    200 while the process runs\n\
      GET  /ready     200 while it can serve all keys of its site, else 503\n\
      POST /faults    (`solera up` only) inject a fault: {\"fault\": \"cut\", \"a\": \"1\", \"b\": \"2\"},\n\
-     \x20               heal, kill {site}, restart {site}, delay {a, b, ms}\n"
+     \x20               heal, kill {site}, restart {site}, delay {a, b, ms}, skew {site, ms}\n"
 }
 
 async fn unknown(uri: Uri) -> Response {
@@ -215,7 +215,9 @@ async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Respon
         Err(error) => {
             let code = match error {
                 FaultError::NoSuchSite(..) => StatusCode::NOT_FOUND,
-                FaultError::SameSite(_) | FaultError::DelayTooLong(_) => StatusCode::BAD_REQUEST,
+                FaultError::SameSite(_)
+                | FaultError::DelayTooLong(_)
+                | FaultError::SkewTooLong(_) => StatusCode::BAD_REQUEST,
                 FaultError::AlreadyDead(_)
                 | FaultError::Alive(_)
                 | FaultError::CannotListen(..) => StatusCode::CONFLICT,

@@ -45,6 +45,8 @@ use crate::worker;
 
 /// Number of keys at risk that a status lists.
 const KEYS_AT_RISK: usize = 10;
+/// Maximum shift of a site's clocks, in milliseconds: a day.
+const MAX_SKEW_MS: u64 = 86_400_000;
 /// Length at which a status cuts off a key, in bytes.
 const SHOWN_KEY_BYTES: usize = 200;
 
@@ -185,6 +187,13 @@ pub enum Fault {
         /// Milliseconds in each direction; 0 removes the delay.
         ms: u64,
     },
+    /// Shifts the clock that the workers of a site read.
+    Skew {
+        /// The site.
+        site: SiteRef,
+        /// Milliseconds by which the clock is ahead; negative if it is behind, 0 ends the shift.
+        ms: i64,
+    },
 }
 
 /// Reason why a fault cannot be injected.
@@ -208,6 +217,9 @@ pub enum FaultError {
     /// The delay is longer than a minute.
     #[error("{0} ms is more than a minute; cut the link instead")]
     DelayTooLong(u64),
+    /// The skew is longer than a day.
+    #[error("{0} ms is more than a day, the most by which a clock is shifted")]
+    SkewTooLong(i64),
 }
 
 impl Cluster {
@@ -484,6 +496,12 @@ impl Cluster {
                 let (a, b) = self.pair(&a, &b)?;
                 self.network.add_delay(a, b, Duration::from_millis(ms));
             }
+            Fault::Skew { site, ms } => {
+                if ms.unsigned_abs() > MAX_SKEW_MS {
+                    return Err(FaultError::SkewTooLong(ms));
+                }
+                self.network.set_skew(self.site(&site)?, ms * 1000);
+            }
             Fault::Kill { site } => {
                 let index = self.site(&site)?;
                 if !self.network.is_alive(index) {
@@ -575,6 +593,7 @@ impl Cluster {
             name: site.name.clone(),
             resp_port: site.listen.map(|address| address.port()),
             alive: self.network.is_alive(index),
+            injected_skew_ms: self.network.skew(index) / 1000,
             ..SiteStatus::default()
         };
         let mut batches: Vec<u64> = Vec::new();

@@ -2,7 +2,7 @@
 //! and links to other nodes.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use solera_machine::Address;
 use solera_membership::Change;
 use solera_session::{Ask, Batch, Delegation, Page, SitesReport, ToPrimary};
 use solera_site::Message;
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_time::{Physical, SiteId, Timestamp, Vector};
 use solera_unistore::AtRisk;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
@@ -46,6 +46,8 @@ pub(crate) struct Network {
     /// Delays added by fault injection, in microseconds.
     added: Vec<Vec<AtomicU64>>,
     cut: Vec<Vec<AtomicBool>>,
+    /// Time by which fault injection has shifted the clocks of each site, in microseconds.
+    skews: Vec<AtomicI64>,
     alive: Vec<AtomicBool>,
     /// Workers whose journals reject writes, with the reason. While there are any, no worker of
     /// this process accepts writes, because workers of a process usually share a disk.
@@ -95,6 +97,7 @@ impl Network {
             delays: matrix(&|a, b| wan.one_way(a, b).as_micros() as u64),
             added: matrix(&|_, _| 0),
             cut: (0..sites).map(|_| (0..sites).map(|_| AtomicBool::new(false)).collect()).collect(),
+            skews: (0..sites).map(|_| AtomicI64::new(0)).collect(),
             alive: (0..sites).map(|_| AtomicBool::new(true)).collect(),
             refusing: Mutex::default(),
             refuses: AtomicBool::new(false),
@@ -490,6 +493,22 @@ impl Network {
 
     pub(crate) fn is_cut(&self, a: usize, b: usize) -> bool {
         self.cut[a][b].load(Ordering::Relaxed)
+    }
+
+    /// Shifts the clocks that the workers of a site read; 0 ends that.
+    pub(crate) fn set_skew(&self, site: usize, micros: i64) {
+        self.skews[site].store(micros, Ordering::Relaxed);
+    }
+
+    /// Returns the time by which the clocks of a site are shifted, in microseconds.
+    pub(crate) fn skew(&self, site: usize) -> i64 {
+        self.skews[site].load(Ordering::Relaxed)
+    }
+
+    /// Returns the time of the wall clock of a site's workers.
+    pub(crate) fn wall_clock(&self, site: SiteId) -> Physical {
+        let Physical(micros) = self.clock.physical();
+        Physical(micros.saturating_add_signed(self.skew(site.index())))
     }
 
     pub(crate) fn set_alive(&self, site: usize, alive: bool) {

@@ -49,6 +49,9 @@ pub struct SiteStatus {
     pub resp_port: Option<u16>,
     /// Whether the site is running.
     pub alive: bool,
+    /// Time by which fault injection has shifted the clocks of the site's workers, in milliseconds;
+    /// positive if they are ahead.
+    pub injected_skew_ms: i64,
     /// Keys stored at the site.
     pub keys: usize,
     /// Versions of keys; only in a detailed status.

@@ -133,9 +133,9 @@ pub(crate) struct Counters {
 impl Worker {
     /// Returns the time, read once for a batch of commands.
     pub(crate) fn now(&self) -> Now {
-        let clock = self.network.clock();
-        let elapsed = clock.instant().saturating_duration_since(self.started);
-        Now { monotonic: Monotonic(elapsed.as_nanos() as u64), physical: clock.physical() }
+        let elapsed = self.network.clock().instant().saturating_duration_since(self.started);
+        let physical = self.network.wall_clock(self.address.site);
+        Now { monotonic: Monotonic(elapsed.as_nanos() as u64), physical }
     }
 
     /// Runs `action` on UniStore's machine. Must not be called from within another action.

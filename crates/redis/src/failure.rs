@@ -61,6 +61,16 @@ impl Failure {
         }
     }
 
+    /// Returns its text.
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Failure::NotSent(text)
+            | Failure::Lost(text)
+            | Failure::Denied(text)
+            | Failure::ErrorReply { text, .. } => text,
+        }
+    }
+
     /// Returns the code of the error that aborted a transaction, which Redis appends to EXECABORT.
     /// For other errors, returns their own code.
     fn code_of_cause(code: &str, text: &str) -> String {

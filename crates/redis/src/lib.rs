@@ -7,10 +7,13 @@
 //!
 //! The prefixes of their keys separate the spaces. Transactions store their own data in each space
 //! under names that begin with `{solera:SPACE}` after the prefix; handles must not lead there.
+//!
+//! [`Plain`] sends plain commands, for measurements.
 
 mod failure;
 mod names;
 mod objects;
+mod plain;
 mod server;
 mod session;
 mod target;
@@ -23,6 +26,7 @@ use std::time::Duration;
 use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 
+pub use crate::plain::{Plain, PlainError, Reads, Reply};
 use crate::server::Server;
 use crate::session::RedisSession;
 pub use crate::target::{Target, TargetError};

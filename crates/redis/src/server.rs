@@ -93,15 +93,23 @@ impl Server {
             return client.get_async_connection().await.map(Link::Cluster);
         }
         // `ask` limits the time.
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let node = &self.target.nodes[0];
-        if let Some(tls) = &self.target.tls {
-            return connect_tls(tls, node, config).await.map(Link::Single);
-        }
-        let client = Client::open(node.clone())?;
-        client.get_multiplexed_async_connection_with_config(&config).await.map(Link::Single)
+        connect_single(&self.target, None).await.map(Link::Single)
     }
+}
+
+/// Connects to a single server.
+pub(crate) async fn connect_single(
+    target: &Target,
+    timeout: Option<Duration>,
+) -> RedisResult<MultiplexedConnection> {
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(timeout).set_response_timeout(timeout);
+    let node = &target.nodes[0];
+    if let Some(tls) = &target.tls {
+        return connect_tls(tls, node, config).await;
+    }
+    let client = Client::open(node.clone())?;
+    client.get_multiplexed_async_connection_with_config(&config).await
 }
 
 /// Connects with TLS. The code of the `redis` crate would read all certificate authorities of the

@@ -91,6 +91,11 @@ impl Target {
         Ok(Target { nodes, cluster, tls })
     }
 
+    /// Returns whether it is a cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.cluster
+    }
+
     /// Returns the address for messages.
     pub(crate) fn address(&self) -> String {
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.addr().to_string()).collect();

@@ -18,7 +18,7 @@ use crate::load;
 use crate::micro::{self, Micro};
 use crate::place::TargetCluster;
 use crate::requests::processor_time;
-use crate::session::Strong;
+use crate::session::{BenchSessions, Strong};
 use crate::virtual_cluster::cluster::VirtualCluster;
 use crate::virtual_cluster::cost::Costs;
 use crate::virtual_cluster::host::Reference;
@@ -141,7 +141,7 @@ impl Real {
         };
         let spent = || processor_time(self.process.id()).map_err(BenchError::Start);
         let before = spent()?;
-        let ran = drive(&self.micro, &self.place, Strong::Solera, &pace)?;
+        let ran = drive(&self.micro, &BenchSessions::new(&self.place, Strong::Solera), &pace)?;
         let spent = spent()?.saturating_sub(before);
         let of_kind = |kind| ran.tally.of_kind(kind).latency.count();
         let transactions: u64 = (0..self.micro.kinds().len()).map(of_kind).sum();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use solera_machine::codec::encoded_bytes;
 use solera_time::Vector;
 use solera_unistore::{Claim, Command, CommandError, Pasts, Response, TxId};
 
@@ -50,6 +51,8 @@ pub(crate) struct Client {
     claim: Option<Claim>,
     /// Snapshot that the site must have before the next attempt.
     lacks: Option<Vector>,
+    /// Bytes of the replies to the current batch; `None` if nobody needs them.
+    replied: Option<u64>,
 }
 
 /// Maximum wait for the updates that an attempt lacked, as in a session of the server.
@@ -79,7 +82,24 @@ impl Client {
             failures: 0,
             claim: None,
             lacks: None,
+            replied: None,
         }
+    }
+
+    /// Lets the client count the bytes of replies.
+    pub(crate) fn counting_bytes(self) -> Client {
+        Client { replied: Some(0), ..self }
+    }
+
+    /// Returns the bytes of the replies to the current batch, which then begin at 0.
+    pub(crate) fn take_replied(&mut self) -> u64 {
+        self.replied.as_mut().map_or(0, std::mem::take)
+    }
+
+    /// Returns the bytes of the current batch.
+    pub(crate) fn requested(&self) -> u64 {
+        let size = |step: &Step| encoded_bytes(&step.key) + encoded_bytes(&step.op);
+        self.round().into_iter().flatten().map(size).sum::<usize>() as u64
     }
 
     /// Returns the pause before the client retries a failed transaction, in nanoseconds, as in
@@ -137,7 +157,10 @@ impl Client {
     pub(crate) fn answered(&mut self, response: Response) -> Then {
         match response {
             Response::Begun(tx) => self.tx = Some(tx),
-            Response::Operated(_) => {
+            Response::Operated(outcome) => {
+                if let (Some(bytes), Ok(outcome)) = (&mut self.replied, &outcome) {
+                    *bytes += encoded_bytes(outcome) as u64;
+                }
                 self.at += 1;
                 if self.at < self.commands() {
                     return Then::Go(self.command());

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use solera_machine::{Address, Now, RequestId, Share, Topology, Turns, Wire};
 use solera_site::{Message, Output, Site};
-use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Response};
 
 use super::client::{Client, Failed, Then};
 use super::flood::{self, Flood};
 use super::meter::{Charged, Meter};
+use super::network::Cards;
 use super::shape::{Shape, kind_in};
 use super::source::Source;
 use super::step::{About, Engine, MachineStep};
@@ -70,6 +71,21 @@ enum Due {
     Start(usize),
     /// A client retries a transaction.
     Again(usize),
+    /// A message passes the card of its sender, if it has one.
+    Send(Transfer),
+    /// The first byte of a message reaches the card of its receiver, if it has one.
+    Receive(Transfer),
+}
+
+/// A message between computers that have cards. The computers of clients have none.
+struct Transfer {
+    from: Option<usize>,
+    to: Option<usize>,
+    bytes: u64,
+    /// Delay of the network.
+    delay: u64,
+    /// Effect of its arrival.
+    then: Box<Due>,
 }
 
 struct Event {
@@ -168,6 +184,8 @@ pub(crate) struct Measured {
     pub(crate) busy: (f64, f64),
     /// Costs that kept the cores busy.
     pub(crate) charged: Charged,
+    /// Bytes that each computer has sent and received; empty if computers have no cards.
+    pub(crate) traffic: Vec<(u64, u64)>,
 }
 
 impl std::fmt::Display for Measured {
@@ -186,7 +204,14 @@ impl std::fmt::Display for Measured {
             total.failed,
             100.0 * busy,
             100.0 * most,
-        )
+        )?;
+        match self.traffic.iter().map(|(sent, _)| sent).max() {
+            None => Ok(()),
+            Some(most) => {
+                let per_second = *most as f64 / self.window.as_secs_f64();
+                write!(f, ", at most {:.1} MB per second from a computer", per_second / 1e6)
+            }
+        }
     }
 }
 
@@ -214,12 +239,19 @@ impl Measured {
         };
         let mut charged = Charged::default();
         windows.iter().for_each(|window| charged.add(&window.charged));
+        let mut traffic: Vec<(u64, u64)> = Vec::new();
+        for window in windows {
+            traffic.resize(traffic.len().max(window.traffic.len()), (0, 0));
+            let sums = traffic.iter_mut().zip(&window.traffic);
+            sums.for_each(|(sum, more)| *sum = (sum.0 + more.0, sum.1 + more.1));
+        }
         Measured {
             clients: windows.first().map_or(0, |window| window.clients),
             window: windows.iter().map(|window| window.window).sum(),
             counts,
             busy: (mean(|window| window.busy.0), mean(|window| window.busy.1)),
             charged,
+            traffic,
         }
     }
 
@@ -261,6 +293,8 @@ pub(crate) struct VirtualCluster<S> {
     /// Costs charged by the table.
     charged: Charged,
     delays: Vec<Vec<u64>>,
+    /// Network cards; `None` if bytes take no time.
+    cards: Option<Cards>,
     source: S,
     think: Duration,
     now: u64,
@@ -301,6 +335,7 @@ impl<S: Source> VirtualCluster<S> {
             meter,
             charged: Charged::default(),
             delays: shape.delays(),
+            cards: shape.cards(),
             source,
             think,
             now: 0,
@@ -352,6 +387,9 @@ impl<S: Source> VirtualCluster<S> {
             let place = site * usize::from(self.shape.workers) + worker;
             let seed = u64::from(self.shape.seed) << 32 | number as u64;
             let mut client = Client::new(site, place, seed, sites);
+            if self.cards.is_some() {
+                client = client.counting_bytes();
+            }
             let at = self.now + client.random.below(span);
             self.clients.push(client);
             self.push(at, Due::Start(number));
@@ -363,6 +401,7 @@ impl<S: Source> VirtualCluster<S> {
         self.run_for(warm_up);
         self.measuring = true;
         self.counts.clear();
+        self.cards.iter_mut().for_each(Cards::reset);
         self.charged = Charged::default();
         for core in &mut self.cores {
             core.busy = 0;
@@ -379,6 +418,7 @@ impl<S: Source> VirtualCluster<S> {
             counts: self.counts.clone(),
             busy: (all / self.cores.len() as f64, most),
             charged: std::mem::take(&mut self.charged),
+            traffic: self.cards.as_ref().map(Cards::bytes).unwrap_or_default(),
         }
     }
 
@@ -422,8 +462,12 @@ impl<S: Source> VirtualCluster<S> {
     }
 
     fn push(&mut self, at: u64, due: Due) {
+        self.push_boxed(at, Box::new(due));
+    }
+
+    fn push_boxed(&mut self, at: u64, due: Box<Due>) {
         self.sequence += 1;
-        self.queue.push(Reverse(Event { at, sequence: self.sequence, due: Box::new(due) }));
+        self.queue.push(Reverse(Event { at, sequence: self.sequence, due }));
     }
 
     fn run_for(&mut self, time: Duration) {
@@ -452,6 +496,8 @@ impl<S: Source> VirtualCluster<S> {
                     self.clients[client].begin();
                     self.send(client);
                 }
+                Due::Send(transfer) => self.on_send(transfer),
+                Due::Receive(transfer) => self.on_receive(transfer),
             }
         }
         self.now = end;
@@ -479,8 +525,7 @@ impl<S: Source> VirtualCluster<S> {
         if self.cores[place].free_at > self.now || self.cores[place].inbox.is_empty() {
             return;
         }
-        let Now { monotonic, physical } = self.clocks();
-        let now = Now { monotonic, physical };
+        let now = self.clocks(self.cores[place].address.site);
         let core = &mut self.cores[place];
         core.woken = false;
         let (mut turn, mut answered) = (Turn::default(), false);
@@ -637,13 +682,20 @@ impl<S: Source> VirtualCluster<S> {
                 (true, true) => WITHIN_NODE,
             };
             let core = self.place(to);
-            self.push(done + delay, Due::Arrive(core, Item::Message(me, message)));
+            let bytes = self.cards.as_ref().map_or(0, |_| message.encoded_bytes() as u64);
+            let then = Box::new(Due::Arrive(core, Item::Message(me, message)));
+            let (from, to) = (self.shape.computer_of(me), self.shape.computer_of(to));
+            self.transfer(done, Transfer { from, to, bytes, delay, then });
         }
         for (request, response) in replies {
             if request.0 >= PROBES {
                 self.note_probe(request, &response, done);
             } else {
-                self.push(done + WITHIN_SITE, Due::Answer(request.0 as usize));
+                let client = request.0 as usize;
+                let bytes = self.clients[client].take_replied();
+                let then = Box::new(Due::Answer(client));
+                let from = self.shape.computer_of(me);
+                self.transfer(done, Transfer { from, to: None, bytes, delay: WITHIN_SITE, then });
             }
         }
         self.note_visible(place, done);
@@ -655,8 +707,37 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    fn clocks(&self) -> Now {
-        Now { monotonic: Monotonic(self.now), physical: Physical(EPOCH + self.now / 1000) }
+    /// Sends a message at a time that is not before now.
+    fn transfer(&mut self, at: u64, transfer: Transfer) {
+        let Transfer { from, to, .. } = transfer;
+        if from == to {
+            // The processes are on one computer, or computers have no cards.
+            return self.push_boxed(at + transfer.delay, transfer.then);
+        }
+        // The card is occupied only then: another process of the computer may send before.
+        self.push(at, Due::Send(transfer));
+    }
+
+    fn on_send(&mut self, transfer: Transfer) {
+        let at = match (&mut self.cards, transfer.from) {
+            (Some(cards), Some(computer)) => cards.send(computer, self.now, transfer.bytes),
+            _ => self.now,
+        };
+        self.push(at + transfer.delay, Due::Receive(transfer));
+    }
+
+    fn on_receive(&mut self, transfer: Transfer) {
+        let at = match (&mut self.cards, transfer.to) {
+            (Some(cards), Some(computer)) => cards.receive(computer, self.now, transfer.bytes),
+            _ => self.now,
+        };
+        self.push_boxed(at, transfer.then);
+    }
+
+    /// Returns the readings of a site's clocks.
+    fn clocks(&self, site: SiteId) -> Now {
+        let physical = self.shape.clock_of(site, EPOCH + self.now / 1000);
+        Now { monotonic: Monotonic(self.now), physical }
     }
 
     fn start(&mut self, client: usize) {
@@ -673,7 +754,10 @@ impl<S: Source> VirtualCluster<S> {
 
     fn send(&mut self, client: usize) {
         let worker = self.clients[client].worker;
-        self.push(self.now + WITHIN_SITE, Due::Arrive(worker, Item::Round(client)));
+        let bytes = self.cards.as_ref().map_or(0, |_| self.clients[client].requested());
+        let then = Box::new(Due::Arrive(worker, Item::Round(client)));
+        let to = self.shape.computer_of(self.cores[worker].address);
+        self.transfer(self.now, Transfer { from: None, to, bytes, delay: WITHIN_SITE, then });
     }
 
     /// Processes the replies to a client's batch.
@@ -749,6 +833,7 @@ mod tests {
     use solera_config::Baseline;
 
     use super::super::cost::{Costs, Rates};
+    use super::super::network::Card;
     use super::super::three_items::ThreeItems;
     use super::*;
     use crate::micro::Micro;
@@ -811,6 +896,52 @@ mod tests {
             over.store(true, Ordering::Relaxed);
             assert_eq!(loaded, quiet);
         });
+    }
+
+    /// Measures two processes of one site, which share a computer or have one each, behind cards of
+    /// 10 Mbit/s. Returns the bytes that each computer has sent within ten seconds, and the number
+    /// of transactions.
+    fn behind_cards(processes: u8) -> (Vec<u64>, u64) {
+        let card = Some(Card { bits_per_second: 10_000_000, processes });
+        let shape = Shape { cores_per_node: 1, slowness: 0.001, card, ..Shape::one_site(4, 2) };
+        let micro = Micro { keys: 100, updates: 0, strong: 0, hot: 0, value_bytes: 1000, seed: 1 };
+        let items = ThreeItems::new(micro, 4, true);
+        let meter = Meter::Table(Rates::default());
+        let mut cluster = VirtualCluster::new(shape, meter, items, Duration::ZERO);
+        cluster.set_clients(60);
+        let measured = cluster.measure(Duration::from_millis(500), Duration::from_secs(10));
+        let sent = measured.traffic.iter().map(|(sent, _)| *sent).collect();
+        (sent, measured.total().latency.count())
+    }
+
+    #[test]
+    fn processes_share_the_bandwidth_of_their_computers_card() {
+        let ((alone, many), (shared, few)) = (behind_cards(1), behind_cards(2));
+        assert_eq!((alone.len(), shared.len()), (2, 1));
+        // Bytes count when they are queued; the queues are short compared with ten seconds.
+        let bandwidth = 12_500_000_u64;
+        assert!(shared[0].abs_diff(bandwidth) < bandwidth / 50, "{shared:?}");
+        // A transaction reads three values of 1000 bytes.
+        assert!(few.abs_diff(bandwidth / 3000) < 200, "{few}");
+        // Half of the values also pass between two computers. One of these owns more keys, so that
+        // the other one sometimes waits.
+        let most = *alone.iter().max().unwrap();
+        assert!(most.abs_diff(bandwidth) < bandwidth / 50, "{alone:?}");
+        assert!((few * 6 / 5..few * 4 / 3).contains(&many), "{many}, {few}");
+    }
+
+    #[test]
+    fn the_machines_of_a_site_read_its_clock() {
+        let shape = Shape { ahead_us: vec![0, 22_000, -5_000], ..Shape::three_sites(4, 2) };
+        let micro = Micro { keys: 10, updates: 0, strong: 0, hot: 0, value_bytes: 1, seed: 1 };
+        let items = ThreeItems::new(micro, 4, false);
+        let meter = Meter::Table(Rates::default());
+        let cluster = VirtualCluster::new(shape, meter, items, Duration::ZERO);
+        let clock = |site: usize| cluster.cores[2 * site].engine.machine().clock().micros() as i64;
+        // Ticks are 5 ms apart.
+        let difference = |site| (clock(site) - clock(0)) / 1000;
+        assert!((17..=27).contains(&difference(1)), "{}", difference(1));
+        assert!((-10..=0).contains(&difference(2)), "{}", difference(2));
     }
 
     #[test]

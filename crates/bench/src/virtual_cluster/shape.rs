@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use solera_config::{Baseline, Wan};
 use solera_machine::{Address, Topology};
-use solera_time::SiteId;
+use solera_time::{Physical, SiteId};
 use solera_unistore::{Config, Kind};
+
+use super::network::{Card, Cards};
 
 /// Returns a protocol's name in the paper.
 pub(crate) fn name_of(variant: Baseline) -> &'static str {
@@ -51,6 +53,11 @@ pub(crate) struct Shape {
     pub(crate) slowness: f64,
     /// Seed of the clients' actions.
     pub(crate) seed: u32,
+    /// Cards of the computers; `None` if bytes take no time.
+    pub(crate) card: Option<Card>,
+    /// For each site, how far its clocks are ahead, in microseconds. Further sites have the right
+    /// time.
+    pub(crate) ahead_us: Vec<i64>,
 }
 
 /// Virginia, California, Frankfurt, Ireland and Brazil, in the delays of `--wan aws`.
@@ -80,6 +87,8 @@ impl Shape {
             f: 1,
             slowness: 1.0,
             seed: 0,
+            card: None,
+            ahead_us: Vec::new(),
         }
     }
 
@@ -100,6 +109,29 @@ impl Shape {
     /// Returns whether two workers are in the same process.
     pub(crate) fn same_node(&self, one: Address, other: Address) -> bool {
         self.node_of(one) == self.node_of(other)
+    }
+
+    /// Returns the number of the computer on which a worker runs, if computers have cards.
+    pub(crate) fn computer_of(&self, address: Address) -> Option<usize> {
+        let at = usize::from(address.worker / self.cores_per_node / self.card?.processes);
+        Some(address.site.index() * self.computers_per_site()? + at)
+    }
+
+    /// Returns the number of computers of a site, if computers have cards.
+    fn computers_per_site(&self) -> Option<usize> {
+        let processes = self.workers.div_ceil(self.cores_per_node);
+        Some(usize::from(processes.div_ceil(self.card?.processes)))
+    }
+
+    /// Returns the cards of all computers.
+    pub(crate) fn cards(&self) -> Option<Cards> {
+        Some(Cards::new(self.card?, self.computers_per_site()? * self.sites()))
+    }
+
+    /// Returns the reading of a site's clocks when the right time is `micros` after 1970.
+    pub(crate) fn clock_of(&self, site: SiteId, micros: u64) -> Physical {
+        let ahead = self.ahead_us.get(site.index()).copied().unwrap_or(0);
+        Physical(micros.saturating_add_signed(ahead))
     }
 
     /// Returns the configuration of each worker's machine, site by site.

@@ -12,7 +12,7 @@ use crate::papers::Row;
 use crate::papers::processes::{Process, Wan};
 use crate::report::Report;
 use crate::rubis::{self, Rubis, Scale};
-use crate::session::Strong;
+use crate::session::{BenchSessions, Strong};
 use crate::tally::Class;
 
 /// Number of clients that leaves some of two cores idle, so that latencies do not include queueing.
@@ -135,7 +135,7 @@ impl Arm {
         let place = self.process.place(&crate::runtime()?)?;
         let rubis = Arc::new(Rubis::new(self.scale, 1 + round, crate::run_name(), None));
         let pace = pace(laboratory);
-        let ran = drive(&rubis, &place, self.strong, &pace)?;
+        let ran = drive(&rubis, &BenchSessions::new(&place, self.strong), &pace)?;
         Ok(Report::new(
             format!("rubis, {}", self.scale),
             self.strong,

@@ -201,7 +201,14 @@ mod tests {
         };
         let counts = BTreeMap::from([(Class::Read, of(read)), (Class::Strong, of(strong))]);
         let window = Duration::from_secs(1);
-        Measured { clients, window, counts, busy: (0.5, 1.0), charged: Charged::default() }
+        Measured {
+            clients,
+            window,
+            counts,
+            busy: (0.5, 1.0),
+            charged: Charged::default(),
+            traffic: Vec::new(),
+        }
     }
 
     #[test]

@@ -1,0 +1,54 @@
+//! Figure 8: replicas that receive writes late.
+
+use std::time::Duration;
+
+use solera_machine::Address;
+use solera_occult::Scheme;
+
+use super::clients::Sessions;
+use super::world::by_load;
+use super::{Findings, Laboratory, Run, ms};
+use crate::papers::Row;
+
+const FIGURE: &str = "Fig. 8";
+/// Delay of writes at slow replicas. The paper found the same for an infinite delay.
+const DELAY: Duration = Duration::from_millis(100);
+
+pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
+    let workload = laboratory.workload(95, Sessions::Causal);
+    let hot = by_load(&workload);
+    let tail: Vec<Address> = hot.iter().rev().copied().collect();
+    let counts: &[usize] = laboratory.pick(&[6], &[2, 4, 6]);
+    let of = |name: String, slow: &[Address]| {
+        let mut run = laboratory.saturated(name, Scheme::PerSite(2), workload.clone());
+        (run.setting.slow, run.setting.slow_by) = (slow.to_vec(), DELAY);
+        run
+    };
+    let mut runs: Vec<Run> = vec![of("none slow".to_owned(), &[])];
+    let kinds = [("tail", &tail), ("hot", &hot)];
+    for (kind, nodes) in kinds {
+        let of_count = |count: &usize| of(format!("{count} {kind} nodes"), &nodes[..*count]);
+        runs.extend(counts.iter().map(of_count));
+    }
+    let measured = laboratory.run_all("slow replicas", runs);
+    let (usual, slow) = measured.split_first().expect("the usual cluster is first");
+    let names = kinds.iter().flat_map(|(kind, _)| counts.iter().map(move |count| (*kind, *count)));
+    let mut rows = Vec::new();
+    for ((kind, count), measured) in names.zip(slow) {
+        let change = 100.0 * (measured.goodput() / usual.goodput() - 1.0);
+        let quantity = format!("change of goodput, {count} slow {kind} nodes");
+        let row = Row::new(FIGURE, quantity, (kind == "tail").then_some(0.0), change, "%");
+        rows.push(if kind == "tail" { row.at_least(-2.0) } else { row });
+        for (q, name) in [(0.5, "median"), (0.9, "90th percentile"), (0.99, "99th percentile")] {
+            let quantity = format!("{name} of reads, {count} slow {kind} nodes");
+            let of_paper = (kind == "tail" && q == 0.99 && count == 6).then_some(48.0);
+            let row = Row::new(FIGURE, quantity, of_paper, ms(measured.reads.quantile(q)), "ms");
+            rows.push(if of_paper.is_some() { row.at_most(42.0) } else { row });
+        }
+    }
+    for (q, name) in [(0.5, "median"), (0.9, "90th percentile"), (0.99, "99th percentile")] {
+        let quantity = format!("{name} of reads, no slow nodes");
+        rows.push(Row::new(FIGURE, quantity, None, ms(usual.reads.quantile(q)), "ms"));
+    }
+    Findings { rows, plots: Vec::new() }
+}

@@ -1,0 +1,90 @@
+//! Figures 7 and 9c: transactions of T operations, the causes of their aborts, and their latency.
+
+use solera_occult::Scheme;
+
+use super::clients::{Measured, Sessions};
+use super::{Findings, Laboratory, Run, ms};
+use crate::papers::Row;
+use crate::papers::plot::{Plot, Series};
+use crate::ycsb::Distribution;
+
+const FIGURE: &str = "Fig. 7";
+/// Size of transactions for which the causes of aborts are compared.
+const LARGE: u64 = 20;
+const CAUSES: [&str; 3] = ["locked", "read set", "overwrite set"];
+
+pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
+    let sizes: &[u64] = laboratory.pick(&[2, 20], &[2, 5, 10, 15, 20]);
+    let stamps: &[u16] = laboratory.pick(&[2, 8], &[2, 4, 6, 8]);
+    let of = |operations: u64, per_site: u16| {
+        let mut workload = laboratory.workload(95, Sessions::Causal);
+        workload.operations = operations;
+        let name = format!("T {operations}, {} stamps", 2 * per_site);
+        laboratory.saturated(name, Scheme::PerSite(per_site), workload)
+    };
+    let single = of(1, 4);
+    let by_size: Vec<Run> = sizes.iter().map(|size| of(*size, 4)).collect();
+    let by_stamps: Vec<Run> = stamps.iter().map(|stamps| of(LARGE, *stamps)).collect();
+    let mut once = of(LARGE, 4);
+    (once.setting.lock_tries, once.name) = (1, "one lock attempt".to_owned());
+    let mut uniform = of(LARGE, 4);
+    uniform.workload.distribution = Distribution::Uniform;
+    uniform.name = "uniform".to_owned();
+    let (of_size, of_stamps) = (by_size.len(), by_stamps.len());
+    let runs: Vec<Run> =
+        [single].into_iter().chain(by_size).chain(by_stamps).chain([once, uniform]).collect();
+    let measured = laboratory.run_all("transactions", runs);
+    let (single, measured) = measured.split_first().expect("single operations are first");
+    let (by_size, measured) = measured.split_at(of_size);
+    let (by_stamps, others) = measured.split_at(of_stamps);
+
+    let mut rows = Vec::new();
+    for (size, measured) in sizes.iter().zip(by_size) {
+        let share = 100.0 * measured.goodput() / single.goodput();
+        let quantity = format!("goodput with T = {size}, of single operations'");
+        // The paper gives 60 to 70% for all sizes.
+        rows.push(Row::new(FIGURE, quantity, 60.0, share, "%").at_least(70.0));
+        let rate = 100.0 * measured.abort_rate();
+        rows.push(Row::new(FIGURE, format!("aborts with T = {size}, 8 stamps"), None, rate, "%"));
+        let quantity = format!("mean latency with T = {size}, from begin to commit");
+        rows.push(Row::new("Fig. 9", quantity, None, ms(measured.latency.mean()), "ms"));
+    }
+    for (stamps, measured) in stamps.iter().zip(by_stamps) {
+        rows.extend(causes(measured, 2 * stamps));
+    }
+    let locked = |measured: &Measured| measured.aborts.get("locked").copied().unwrap_or(0);
+    if let Some(last) = by_size.last() {
+        let share = 100.0 * last.locked_hot as f64 / locked(last).max(1) as f64;
+        let quantity = "failed locks on the 50 hottest keys, T = 20";
+        rows.push(Row::new(FIGURE, quantity, 80.0, share, "%"));
+    }
+    for (measured, what) in others.iter().zip(["one lock attempt", "uniform keys"]) {
+        let rate = 100.0 * measured.abort_rate();
+        rows.push(Row::new(FIGURE, format!("aborts with T = 20, {what}"), None, rate, "%"));
+    }
+    let points = |of: fn(&Measured) -> f64| {
+        sizes.iter().zip(by_size).map(|(size, measured)| (*size as f64, of(measured))).collect()
+    };
+    let plot = Plot {
+        title: "Aborts by the size of transactions".to_owned(),
+        x: "operations of a transaction",
+        y: "aborted (%)",
+        series: vec![Series {
+            name: "8 stamps".to_owned(),
+            points: points(|measured| 100.0 * measured.abort_rate()),
+        }],
+    };
+    Findings { rows, plots: vec![plot] }
+}
+
+/// Returns the rows of the aborts by cause.
+fn causes(measured: &Measured, stamps: u16) -> Vec<Row> {
+    let all: u64 = measured.aborts.values().sum();
+    let ended = (all + measured.latency.count()).max(1) as f64;
+    let row = |cause: &&'static str| {
+        let count = measured.aborts.get(cause).copied().unwrap_or(0);
+        let quantity = format!("aborts with T = 20, {stamps} stamps: {cause}");
+        Row::new(FIGURE, quantity, None, 100.0 * count as f64 / ended, "%")
+    };
+    CAUSES.iter().map(row).collect()
+}

@@ -1,0 +1,276 @@
+//! Servers that YCSB measures, and connections with them.
+
+use std::time::Duration;
+
+use solera::{Client, Error, Token, Value};
+use solera_redis::{Plain, PlainError, Reads, Reply};
+
+use crate::driver::{Session, Sessions};
+use crate::place::TargetCluster;
+use crate::tally::{Aborts, Counters};
+
+/// Time limit of a request to a server that is not Solera.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of attempts of a transaction that aborts.
+const ATTEMPTS: u32 = Client::STRONG_ATTEMPTS;
+/// Pause before the second attempt; doubles with each further one.
+const PAUSE: Duration = Duration::from_millis(1);
+const MOST_PAUSE: Duration = Duration::from_millis(64);
+/// Command that returns the counters of a session, on servers that have it.
+const COUNTERS: &str = "SOLERA.STALE";
+
+/// Servers that are measured.
+#[derive(Clone)]
+pub enum Target {
+    /// A cluster of Solera.
+    Solera(TargetCluster),
+    /// Another server with the Redis protocol, or a Redis Cluster.
+    Redis(solera_redis::Target, Reads),
+}
+
+/// How a transaction of several operations is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// SOLERA.BEGIN, each operation after the reply to the previous one, and SOLERA.COMMIT: the
+    /// client can decide with what it has read.
+    Interactive,
+    /// MULTI, all operations and EXEC at once.
+    Multi,
+}
+
+/// An operation, as a command.
+pub(crate) type Operation = Vec<Vec<u8>>;
+
+/// Returns the command of a read.
+pub(crate) fn get(key: &str) -> Operation {
+    vec![b"GET".to_vec(), key.as_bytes().to_vec()]
+}
+
+/// Returns the command of an update.
+pub(crate) fn set(key: &str, value: &str) -> Operation {
+    vec![b"SET".to_vec(), key.as_bytes().to_vec(), value.as_bytes().to_vec()]
+}
+
+impl Sessions for Target {
+    type Session = YcsbSession;
+
+    fn sites(&self) -> Vec<String> {
+        match self {
+            Target::Solera(place) => place.sites(),
+            Target::Redis(..) => vec!["redis".to_owned()],
+        }
+    }
+
+    fn site_of(&self, client: usize) -> usize {
+        match self {
+            Target::Solera(place) => place.site_of(client),
+            Target::Redis(..) => 0,
+        }
+    }
+
+    async fn connect(&self, client: usize) -> Result<YcsbSession, Error> {
+        let link = self.open(client).await?;
+        Ok(YcsbSession { link, target: self.clone(), client, aborts: Aborts::new() })
+    }
+}
+
+impl Target {
+    async fn open(&self, client: usize) -> Result<Link, Error> {
+        Ok(match self {
+            Target::Solera(place) => Link::Solera(Box::new(place.connect(client).await?)),
+            Target::Redis(target, reads) => {
+                let connected = Plain::connect(target, reads, TIMEOUT).await;
+                Link::Redis(connected.map_err(error)?)
+            }
+        })
+    }
+}
+
+enum Link {
+    Solera(Box<Client>),
+    Redis(Plain),
+}
+
+/// Connection of one client.
+pub(crate) struct YcsbSession {
+    link: Link,
+    target: Target,
+    client: usize,
+    aborts: Aborts,
+}
+
+impl YcsbSession {
+    /// Runs one operation.
+    pub(crate) async fn run(&mut self, operation: &Operation) -> Result<(), Error> {
+        match &mut self.link {
+            Link::Solera(client) => client.command(operation).await.map(drop),
+            Link::Redis(plain) => plain.run(operation).await.map(drop).map_err(error),
+        }
+    }
+
+    /// Runs a transaction, and repeats it after aborts.
+    pub(crate) async fn transaction(
+        &mut self,
+        operations: &[Operation],
+        sending: Sending,
+    ) -> Result<(), Error> {
+        let (mut attempts, mut pause) = (0, PAUSE);
+        loop {
+            attempts += 1;
+            let result = self.attempt(operations, sending).await;
+            let Err(error) = result else { return Ok(()) };
+            if error.code() != Some("ABORTED") {
+                return Err(error);
+            }
+            *self.aborts.entry(cause_of(&error)).or_default() += 1;
+            if attempts == ATTEMPTS {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(MOST_PAUSE);
+        }
+    }
+
+    async fn attempt(&mut self, operations: &[Operation], sending: Sending) -> Result<(), Error> {
+        let committed = match (sending, &mut self.link) {
+            (Sending::Multi, Link::Solera(client)) => multi(client, operations).await?,
+            (Sending::Multi, Link::Redis(plain)) => {
+                plain.transaction(operations).await.map_err(error)?
+            }
+            (Sending::Interactive, _) => return self.interactive(operations).await,
+        };
+        match committed {
+            true => Ok(()),
+            false => Err(Error::server("ABORTED EXEC returned nil")),
+        }
+    }
+
+    async fn interactive(&mut self, operations: &[Operation]) -> Result<(), Error> {
+        let word = |word: &str| vec![word.as_bytes().to_vec()];
+        self.run(&word("SOLERA.BEGIN")).await?;
+        for operation in operations {
+            if let Err(error) = self.run(operation).await {
+                // The first error is the one to report.
+                let _ = self.run(&word("SOLERA.ABORT")).await;
+                return Err(error);
+            }
+        }
+        self.run(&word("SOLERA.COMMIT")).await
+    }
+}
+
+impl Session for YcsbSession {
+    fn take_aborts(&mut self) -> Aborts {
+        std::mem::take(&mut self.aborts)
+    }
+
+    async fn counters(&mut self) -> Counters {
+        // Servers that do not have the command answer with an error.
+        match &mut self.link {
+            Link::Solera(client) => match client.command(&[COUNTERS]).await {
+                Ok(Value::Map(pairs)) => pairs.iter().filter_map(counter).collect(),
+                _ => Counters::new(),
+            },
+            Link::Redis(plain) => match plain.run(&[COUNTERS]).await {
+                Ok(Reply::Map(pairs)) => pairs.iter().filter_map(plain_counter).collect(),
+                // With RESP2, a map is a list of names and values.
+                Ok(Reply::Array(items)) => {
+                    let pairs = items.chunks_exact(2);
+                    let pairs = pairs.map(|pair| (pair[0].clone(), pair[1].clone()));
+                    pairs.filter_map(|pair| plain_counter(&pair)).collect()
+                }
+                _ => Counters::new(),
+            },
+        }
+    }
+
+    async fn reconnect(&mut self) -> Result<(), Error> {
+        match &mut self.link {
+            Link::Solera(client) => client.reconnect().await,
+            Link::Redis(plain) => {
+                let Link::Redis(new) = self.target.open(self.client).await? else { return Ok(()) };
+                *plain = new;
+                Ok(())
+            }
+        }
+    }
+
+    async fn token(&mut self) -> Option<Token> {
+        match &mut self.link {
+            Link::Solera(client) => client.token().await.ok(),
+            Link::Redis(_) => None,
+        }
+    }
+}
+
+/// Runs a transaction with MULTI and EXEC; returns whether it was executed.
+async fn multi(client: &mut Client, operations: &[Operation]) -> Result<bool, Error> {
+    let inner = operations.iter().map(|words| words.iter().map(Vec::as_slice).collect());
+    let mut commands: Vec<Vec<&[u8]>> = vec![vec![b"MULTI"]];
+    commands.extend(inner);
+    commands.push(vec![b"EXEC"]);
+    match client.pipeline(&commands).await?.pop() {
+        Some(Value::Error(text)) => Err(Error::server(&text)),
+        Some(Value::Null) => Ok(false),
+        _ => Ok(true),
+    }
+}
+
+/// Returns the cause of an abort: the server's message up to its first semicolon, without quoted
+/// keys.
+fn cause_of(error: &Error) -> String {
+    let message = match error {
+        Error::Aborted { .. } => return "conflict".to_owned(),
+        Error::Server { message, .. } => message,
+        _ => return "unknown".to_owned(),
+    };
+    let unquoted: Vec<&str> = message.split('\'').step_by(2).collect();
+    let cause = unquoted.join("…");
+    cause.split(';').next().unwrap_or_default().trim().to_owned()
+}
+
+fn counter((name, count): &(Value, Value)) -> Option<(String, u64)> {
+    let name = match name {
+        Value::Bulk(bytes) => String::from_utf8(bytes.clone()).ok()?,
+        Value::Simple(text) => text.clone(),
+        _ => return None,
+    };
+    let Value::Integer(count) = count else { return None };
+    Some((name, u64::try_from(*count).ok()?))
+}
+
+fn plain_counter((name, count): &(Reply, Reply)) -> Option<(String, u64)> {
+    let name = match name {
+        Reply::BulkString(bytes) => String::from_utf8(bytes.clone()).ok()?,
+        Reply::SimpleString(text) => text.clone(),
+        _ => return None,
+    };
+    let Reply::Int(count) = count else { return None };
+    Some((name, u64::try_from(*count).ok()?))
+}
+
+fn error(error: PlainError) -> Error {
+    match error {
+        PlainError::Reply(text) => Error::server(&text),
+        other => Error::Connection(std::io::Error::other(other.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aborts_are_grouped_by_cause() {
+        for (reply, cause) in [
+            ("ABORTED conflict on 'user:1'; nothing was changed", "conflict"),
+            ("ABORTED another transaction holds the lock of key 'k'; retry", CAUSE),
+            ("ABORTED EXEC returned nil", "EXEC returned nil"),
+            ("ABORTED", ""),
+        ] {
+            assert_eq!(cause_of(&Error::server(reply)), cause);
+        }
+    }
+
+    const CAUSE: &str = "another transaction holds the lock of key …";
+}
