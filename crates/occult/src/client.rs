@@ -112,8 +112,8 @@ impl Transaction {
         self.reads.push(ReadVersion { shard, shown, dependencies, epoch });
     }
 
-    /// Returns a shard that the transaction has read before the shard moved. The new home may assign
-    /// stamps below the shardstamp of that read if it has taken the shard by force.
+    /// Returns a shard that the transaction has read before the shard moved. The new home may
+    /// assign stamps below the shardstamp of that read if it has taken the shard by force.
     pub fn moved(&self, homes: &Homes) -> Option<ShardId> {
         let moved = |read: &&ReadVersion| read.epoch < homes.moved_by(read.shard);
         self.reads.iter().find(moved).map(|read| read.shard)

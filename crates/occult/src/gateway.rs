@@ -323,8 +323,8 @@ impl Gateway {
         self.attempts.keys().next().copied().unwrap_or(self.next_attempt)
     }
 
-    /// Sends a message to a home, which notes the number below which this client sends nothing more.
-    /// The messages themselves contain it.
+    /// Sends a message to a home, which notes the number below which this client sends nothing
+    /// more. The messages themselves contain it.
     fn send_to_home(&mut self, context: &mut Context<'_>, to: Address, message: Message) {
         if matches!(message, Message::Execute(_) | Message::Prepare(_)) {
             self.informed.insert(to, self.oldest());

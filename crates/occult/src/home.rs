@@ -154,8 +154,8 @@ impl Home {
         self.clock
     }
 
-    /// Returns whether no transaction here is undecided, and no write is hidden, in a shard that has
-    /// another home now.
+    /// Returns whether no transaction here is undecided, and no write is hidden, in a shard that
+    /// has another home now.
     pub(crate) fn is_drained(&self, store: &Store, shard: ShardId) -> bool {
         !self.assigned.contains_key(&shard) && !store.hides(shard)
     }

@@ -273,8 +273,8 @@ pub struct Stored {
     pub unread: Stamp,
     /// Number of moves that the replica's worker has carried out.
     pub epoch: u64,
-    /// Whether the replica lacks entries, and requests them. It receives copies if the home does not
-    /// have these entries any more.
+    /// Whether the replica lacks entries, and requests them. It receives copies if the home does
+    /// not have these entries any more.
     pub asks: bool,
 }
 

@@ -41,7 +41,8 @@ impl Stamp {
     }
 }
 
-/// An agreed change of homes. Moves are numbered from 1, and every worker carries them out in order.
+/// An agreed change of homes. Moves are numbered from 1, and every worker carries them out in
+/// order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
     /// First and last shard of each range that moves.

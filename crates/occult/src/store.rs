@@ -40,7 +40,8 @@ pub(crate) struct Store {
     keys: usize,
     /// Approximate size of the versions in bytes: now, and its maximum since the last query.
     held: (usize, usize),
-    /// For shards that have moved: the number of the last move after which the data here is complete.
+    /// For shards that have moved: the number of the last move after which the data here is
+    /// complete.
     taken: BTreeMap<ShardId, u64>,
     /// Where the removal of old timestamps continues.
     sweep_after: Option<(ShardId, Key)>,

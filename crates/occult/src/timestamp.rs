@@ -202,8 +202,8 @@ impl CausalTimestamp {
         }
     }
 
-    /// Returns whether the owner may depend on a write that was lost when a home was taken by force.
-    /// Only the scheme per site knows the home that assigned a stamp.
+    /// Returns whether the owner may depend on a write that was lost when a home was taken by
+    /// force. Only the scheme per site knows the home that assigned a stamp.
     pub fn has_lost(&self, homes: &Homes) -> bool {
         let Entries::Recent(groups) = &self.entries else { return false };
         groups.iter().any(|(site, recent)| {

@@ -55,7 +55,7 @@ use self::attach::AttachRequest;
 pub use self::attach::{Attach, AttachHorizon, AttachUntil, Horizon};
 use self::auth::Auth;
 use self::barrier::Barrier;
-pub use self::begin::{Begin, TransactionKind};
+pub use self::begin::Begin;
 use self::command::Command;
 pub use self::command::describe;
 pub use self::commit::Commit;

@@ -21,12 +21,12 @@ pub use batch::{Answer, Answers, Batch, Command, Sendable};
 pub use client::{Client, ClientInfo, Ends};
 pub use commands::{
     Abort, Attach, AttachHorizon, AttachUntil, Begin, Commit, Horizon, OnKey, Outcome, TakeToken,
-    TransactionKind, Txid, Watch, describe,
+    Txid, Watch, describe,
 };
 pub use context::{Context, PeerTimeout, Single, SitesReport, ToPrimary, Unreachable};
 pub use delegation::{Delegation, is_reserved};
 pub use identity::{Identity, Refused, hash_password, verify};
 pub use scan::{Ask, Cursor, Page, Scans};
-pub use session::{ClientSession, Next};
+pub use session::{ClientSession, Next, TransactionKind};
 pub use token::{Token, TokenError};
 pub use typed::Typed;

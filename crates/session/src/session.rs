@@ -25,6 +25,7 @@ use solera_unistore::{Command, CommandError, Pasts};
 
 use self::conflict::Conflict;
 pub(crate) use self::mode::Mode;
+pub use self::mode::TransactionKind;
 use self::mode::{Current, OccultTransaction, Transaction};
 pub(crate) use self::occult::OccultSession;
 pub(crate) use self::operations::Stopped;

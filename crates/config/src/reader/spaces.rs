@@ -26,8 +26,8 @@ pub(super) struct SpaceTable {
 }
 
 impl Reader<'_> {
-    /// Returns the spaces. `sites` lists the names of the sites. `examples` is whether spaces may run
-    /// protocols that are examples.
+    /// Returns the spaces. `sites` lists the names of the sites. `examples` is whether spaces may
+    /// run protocols that are examples.
     pub(super) fn spaces(
         &self,
         tables: &[SpaceTable],

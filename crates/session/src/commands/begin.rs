@@ -6,20 +6,8 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::ClientSession;
+use crate::session::{ClientSession, TransactionKind};
 use crate::typed::Typed;
-
-/// Kind of a transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TransactionKind {
-    /// Causal.
-    #[default]
-    Causal,
-    /// Strong: it will be certified.
-    Strong,
-    /// Of level `pcpsi`, on keys that Occult holds.
-    PcPsi,
-}
 
 /// SOLERA.BEGIN [CAUSAL | STRONG | PCPSI].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

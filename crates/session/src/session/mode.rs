@@ -31,6 +31,18 @@ pub(crate) enum Mode<W> {
     GivenUp(GivenUp),
 }
 
+/// Kind of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransactionKind {
+    /// Causal.
+    #[default]
+    Causal,
+    /// Strong: it will be certified.
+    Strong,
+    /// Of level `pcpsi`, on keys that Occult holds.
+    PcPsi,
+}
+
 /// The transaction in which a session's commands run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Current {
@@ -206,8 +218,9 @@ impl<W> Mode<W> {
         *self = Mode::Open(Open { transaction, writes: false, began_as, scanned });
     }
 
-    /// Gives the open transaction up because of an error. Returns it, for its worker to abort it. The session then rejects commands until the client ends the transaction. Changes nothing
-    /// if no transaction is open.
+    /// Gives the open transaction up because of an error. Returns it, for its worker to abort it.
+    /// The session then rejects commands until the client ends the transaction. Changes nothing if
+    /// no transaction is open.
     pub(crate) fn give_up(&mut self, error: String) -> Option<Current> {
         match self {
             Mode::Open(open) => {

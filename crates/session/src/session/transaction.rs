@@ -8,8 +8,7 @@ use solera_unistore::{Claim, Command, CommandError, Response};
 
 use super::ClientSession;
 use super::conflict::Conflict;
-use super::mode::{Current, Ended, Open, Transaction};
-use crate::commands::TransactionKind;
+use super::mode::{Current, Ended, Open, Transaction, TransactionKind};
 use crate::context::Context;
 
 /// Reason why a transaction was not committed.
