@@ -15,6 +15,7 @@ mod fault;
 mod journal;
 mod leader;
 mod log;
+mod occult;
 mod papers;
 mod progress;
 mod reload;
@@ -72,6 +73,7 @@ enum Command {
     Leader(leader::LeaderArgs),
     User(user::UserArgs),
     Wan(wan::WanArgs),
+    Occult(occult::OccultArgs),
 }
 
 fn main() -> ExitCode {
@@ -110,5 +112,6 @@ fn run_command(command: Command, log: &Log) -> ExitCode {
         Command::Leader(args) => leader::main(&args),
         Command::User(args) => user::main(&args),
         Command::Wan(args) => wan::main(&args),
+        Command::Occult(args) => occult::main(&args),
     }
 }

@@ -1,0 +1,44 @@
+//! Sessions on a real cluster without failures.
+
+mod world;
+
+use solera_occult_redis::{Error, Options};
+use solera_resp::Value;
+use world::{Cluster, bulk, call};
+
+#[tokio::test]
+async fn sessions_read_and_write_at_a_real_cluster() {
+    let cluster = Cluster::start();
+    let gateway = cluster.gateway(Options::default()).await;
+    let mut session = gateway.session();
+    assert_eq!(session.read(&call("GET a")).await, Ok(Value::Null));
+    assert_eq!(session.update(call("SET a 1")).await, Ok(Value::Simple("OK".to_owned())));
+    assert_eq!(session.read(&call("GET a")).await, Ok(bulk("1")));
+    assert_eq!(session.update(call("INCRBY a 5")).await, Ok(Value::Integer(6)));
+    for key in 0..50 {
+        session.update(call(&format!("SET k{key} {key}"))).await.unwrap();
+        assert_eq!(session.read(&call(&format!("GET k{key}"))).await, Ok(bulk(&key.to_string())));
+    }
+    assert_eq!(session.read(&call("GET a")).await, Ok(bulk("6")));
+    assert_eq!(session.update(call("HSET h x 1 y 2")).await, Ok(Value::Integer(2)));
+    let Ok(Value::Error(error)) = session.read(&call("GET h")).await else { panic!() };
+    assert!(error.starts_with("WRONGTYPE"), "{error}");
+    let all = session.update_all(vec![call("SET a 7"), call("SET k1 8"), call("INCR k2")]).await;
+    let ok = || Value::Simple("OK".to_owned());
+    assert_eq!(all, Ok(vec![ok(), ok(), Value::Integer(3)]));
+    let calls = [call("GET a"), call("GET k1"), call("GET k2")];
+    assert_eq!(session.read_all(&calls).await, Ok(vec![bulk("7"), bulk("8"), bulk("3")]));
+    assert_eq!(session.update(call("DEL a")).await, Ok(Value::Integer(1)));
+    assert_eq!(session.read(&call("GET a")).await, Ok(Value::Null));
+    println!("{:?}", session.counters());
+
+    let mut other = gateway.session();
+    let mut open = other.begin().await.unwrap();
+    assert_eq!(other.read_open(&mut open, &call("GET k1")).await, Ok(bulk("8")));
+    session.update(call("SET k1 9")).await.unwrap();
+    open.write(b"k1", Some(b"10".to_vec()));
+    open.write(b"k3", None);
+    let error = other.commit_open(open).await.unwrap_err();
+    assert!(matches!(error, Error::Aborted(_)), "{error}");
+    assert_eq!(other.read(&call("GET k3")).await, Ok(bulk("3")));
+}

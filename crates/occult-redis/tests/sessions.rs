@@ -1,0 +1,119 @@
+//! Histories of sessions on real clusters with failures, judged by the rules of PC-PSI.
+
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_occult_redis::Error;
+use solera_resp::Value;
+use tokio::task::JoinSet;
+use world::sessions::Load;
+use world::{Cluster, text};
+
+fn begin(load: &Arc<Load>, seed: u64) -> JoinSet<()> {
+    let mut sessions = JoinSet::new();
+    for number in 0..8 {
+        sessions.spawn(Arc::clone(load).run(seed * 100 + number));
+    }
+    sessions
+}
+
+async fn until(load: &Load, committed: usize) {
+    let limit = tokio::time::Instant::now() + Duration::from_secs(30);
+    while load.committed() < committed {
+        assert!(tokio::time::Instant::now() < limit, "only {} commits", load.committed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Moves a key's slot to another master, key by key, and returns how many keys it had.
+fn move_slot(cluster: &Cluster, key: &str) -> usize {
+    let from = cluster.master_of(key);
+    let slot = solera_occult_redis::slot_of(key.as_bytes()).0.to_string();
+    let to = (0..cluster.nodes.len())
+        .find(|node| *node != from && cluster.nodes[*node].role() == "master")
+        .unwrap();
+    let (from, to) = (&cluster.nodes[from], &cluster.nodes[to]);
+    let id = |node: &world::Server| text(&node.raw(&["CLUSTER", "MYID"]));
+    let (source, target) = (id(from), id(to));
+    to.raw(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source]);
+    from.raw(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target]);
+    let port = to.port.to_string();
+    let mut moved = 0;
+    loop {
+        let Value::Array(keys) = from.raw(&["CLUSTER", "GETKEYSINSLOT", &slot, "1"]) else {
+            panic!()
+        };
+        let Some(key) = keys.first().map(text) else { break };
+        let reply = from.raw(&["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"]);
+        assert!(matches!(&reply, Value::Simple(_)), "{reply:?}");
+        moved += 1;
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    for node in [to, from] {
+        node.raw(&["CLUSTER", "SETSLOT", &slot, "NODE", &target]);
+    }
+    moved
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn histories_satisfy_pcpsi_while_slots_move_and_replicas_and_clients_stop() {
+    let cluster = Arc::new(Cluster::start());
+    let load = Load::new(&cluster).await;
+    let mut sessions = begin(&load, 1);
+    until(&load, 200).await;
+    let moving = Arc::clone(&cluster);
+    let moved = tokio::task::spawn_blocking(move || {
+        ["k0", "k1", "k0", "k2"].map(|key| move_slot(&moving, key))
+    });
+    assert!(moved.await.unwrap().iter().all(|keys| *keys >= 3), "value, timestamp, records");
+    let now = load.committed();
+    let replica = cluster.replica_of(cluster.master_of("k3"));
+    cluster.nodes[replica].freeze();
+    until(&load, now + 200).await;
+    cluster.nodes[replica].thaw();
+    until(&load, now + 400).await;
+    load.stop();
+    while sessions.join_next().await.transpose().unwrap().is_some() {}
+    let found = load.judge().await;
+    println!("{} commits, errors: {:?}", found.committed, found.errors);
+    assert!(found.lost.is_empty(), "{:?} of {}", found.lost, found.committed);
+    assert!(found.violations.is_empty(), "{:#?}", found.violations);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_depend_on_writes_lost_with_a_master_get_lost() {
+    let mut cluster = Cluster::start();
+    let load = Load::new(&cluster).await;
+    let mut sessions = begin(&load, 2);
+    until(&load, 200).await;
+    let master = cluster.master_of("k0");
+    let replica = cluster.replica_of(master);
+    cluster.nodes[replica].freeze();
+    // The replica must not find the last writes in its socket.
+    cluster.nodes[master].raw(&["CLIENT", "KILL", "TYPE", "replica"]);
+    let now = load.committed();
+    until(&load, now + 150).await;
+    cluster.nodes[master].kill();
+    cluster.nodes[replica].thaw();
+    tokio::task::block_in_place(|| {
+        world::wait("the replica is not promoted", || cluster.nodes[replica].role() == "master");
+    });
+    let now = load.committed();
+    until(&load, now + 300).await;
+    load.stop();
+    while sessions.join_next().await.transpose().unwrap().is_some() {}
+    let found = load.judge().await;
+    let lost = found.errors.iter().filter(|error| matches!(error, Error::Lost { .. })).count();
+    println!(
+        "{} commits, {} lost, {lost} LOST, {:?}",
+        found.committed,
+        found.lost.len(),
+        found.errors
+    );
+    assert!(!found.lost.is_empty(), "the master had answered writes that the replica had not");
+    assert!(lost > 0, "{:?}", found.errors);
+    assert!(found.silent.is_empty(), "{:#?}", found.silent);
+    assert!(found.violations.is_empty(), "{:#?}", found.violations);
+}
