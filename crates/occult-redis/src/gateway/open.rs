@@ -17,6 +17,8 @@ pub struct Open {
     reading: Reading,
     /// Strings that the transaction has written; `None` for removed ones.
     written: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// What commands have read, so that a repeated one reads the same.
+    seen: Vec<(Call, Value)>,
 }
 
 /// Watched keys, with the timestamps that they had.
@@ -38,7 +40,7 @@ impl Session {
     pub async fn begin(&mut self) -> Result<Open, Error> {
         self.settle_doubt().await?;
         let reading = Reading::new(&self.past);
-        Ok(Open { reading, written: BTreeMap::new() })
+        Ok(Open { reading, written: BTreeMap::new(), seen: Vec::new() })
     }
 
     /// Watches a key, for [`Session::exec`].
@@ -77,7 +79,12 @@ impl Session {
                 ))),
             };
         }
-        Ok(self.read_in(&mut open.reading, call).await?.reply)
+        if let Some((_, reply)) = open.seen.iter().find(|(seen, _)| seen == call) {
+            return Ok(reply.clone());
+        }
+        let reply = self.read_in(&mut open.reading, call).await?.reply;
+        open.seen.push((call.clone(), reply.clone()));
+        Ok(reply)
     }
 
     /// Commits a transaction.

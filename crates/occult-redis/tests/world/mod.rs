@@ -133,7 +133,7 @@ impl Cluster {
         self.nodes
             .iter()
             .position(|node| {
-                node.role() == "master" && !matches!(node.raw(&["GET", key]), Value::Error(_))
+                node.role() == "master" && !matches!(node.raw(&["EXISTS", key]), Value::Error(_))
             })
             .expect("a master has the key")
     }
