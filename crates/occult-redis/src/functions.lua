@@ -244,8 +244,9 @@ local function lost(slot, ts, number, cleared)
     end
   end
   local stamp = explicit(ts, number)
-  -- An explicit entry is the stamp of a write of this slot, which this master does not have.
-  if stamp and stamp > slot.clock then return 'LOST', slot.life end
+  -- An explicit entry is the stamp of a write of this slot, which this master does not have, unless
+  -- it is that of the held transaction.
+  if stamp and stamp > slot.clock and not slot.home.p then return 'LOST', slot.life end
 end
 
 local function check_ahead(slot, stamp, ahead)

@@ -3,12 +3,14 @@
 mod world;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use solera_occult_redis::Error;
+use solera_occult::ShardId;
+use solera_occult_redis::{Error, slot_of};
 use solera_resp::Value;
 use tokio::task::JoinSet;
-use world::sessions::Load;
+use world::sessions::{KEYS, Load};
 use world::{Cluster, text};
 
 fn begin(load: &Arc<Load>, seed: u64) -> JoinSet<()> {
@@ -30,7 +32,7 @@ async fn until(load: &Load, committed: usize) {
 /// Moves a key's slot to another master, key by key, and returns how many keys it had.
 fn move_slot(cluster: &Cluster, key: &str) -> usize {
     let from = cluster.master_of(key);
-    let slot = solera_occult_redis::slot_of(key.as_bytes()).0.to_string();
+    let slot = slot_of(key.as_bytes()).0.to_string();
     let to = (0..cluster.nodes.len())
         .find(|node| *node != from && cluster.nodes[*node].role() == "master")
         .unwrap();
@@ -57,6 +59,17 @@ fn move_slot(cluster: &Cluster, key: &str) -> usize {
     moved
 }
 
+/// Stops and continues all replicas again and again, so that they are behind.
+fn hold_replicas_back(cluster: &Cluster, until: &AtomicBool) {
+    let replicas: Vec<_> = cluster.nodes.iter().filter(|node| node.role() == "slave").collect();
+    while !until.load(Ordering::Relaxed) {
+        replicas.iter().for_each(|node| node.freeze());
+        std::thread::sleep(Duration::from_millis(40));
+        replicas.iter().for_each(|node| node.thaw());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn histories_satisfy_pcpsi_while_slots_move_and_replicas_and_clients_stop() {
     let cluster = Arc::new(Cluster::start());
@@ -73,11 +86,19 @@ async fn histories_satisfy_pcpsi_while_slots_move_and_replicas_and_clients_stop(
     cluster.nodes[replica].freeze();
     until(&load, now + 200).await;
     cluster.nodes[replica].thaw();
-    until(&load, now + 400).await;
+    let (holding, ended) = (Arc::clone(&cluster), Arc::new(AtomicBool::new(false)));
+    let end = Arc::clone(&ended);
+    let holding = tokio::task::spawn_blocking(move || hold_replicas_back(&holding, &end));
+    until(&load, now + 600).await;
+    ended.store(true, Ordering::Relaxed);
+    holding.await.unwrap();
     load.stop();
     while sessions.join_next().await.transpose().unwrap().is_some() {}
     let found = load.judge().await;
-    println!("{} commits, errors: {:?}", found.committed, found.errors);
+    println!("{} commits, {:?}", found.committed, found.counters);
+    assert!(found.counters.stale > 0, "no replica was behind");
+    let says_lost = found.errors.iter().find(|error| matches!(error, Error::Lost { .. }));
+    assert_eq!(says_lost, None, "no master has failed");
     assert!(found.lost.is_empty(), "{:?} of {}", found.lost, found.committed);
     assert!(found.violations.is_empty(), "{:#?}", found.violations);
 }
@@ -90,6 +111,11 @@ async fn sessions_that_depend_on_writes_lost_with_a_master_get_lost() {
     until(&load, 200).await;
     let master = cluster.master_of("k0");
     let replica = cluster.replica_of(master);
+    let of_master: Vec<ShardId> = (0..KEYS)
+        .map(|key| format!("k{key}"))
+        .filter(|key| cluster.master_of(key) == master)
+        .map(|key| slot_of(key.as_bytes()))
+        .collect();
     cluster.nodes[replica].freeze();
     // The replica must not find the last writes in its socket.
     cluster.nodes[master].raw(&["CLIENT", "KILL", "TYPE", "replica"]);
@@ -105,13 +131,13 @@ async fn sessions_that_depend_on_writes_lost_with_a_master_get_lost() {
     load.stop();
     while sessions.join_next().await.transpose().unwrap().is_some() {}
     let found = load.judge().await;
-    let lost = found.errors.iter().filter(|error| matches!(error, Error::Lost { .. })).count();
-    println!(
-        "{} commits, {} lost, {lost} LOST, {:?}",
-        found.committed,
-        found.lost.len(),
-        found.errors
-    );
+    let lost = found.errors.iter().filter_map(|error| match error {
+        Error::Lost { slot, .. } => Some(slot),
+        _ => None,
+    });
+    assert!(lost.clone().all(|slot| of_master.contains(slot)), "{:?}", found.errors);
+    let lost = lost.count();
+    println!("{} commits, {} lost, {lost} LOST", found.committed, found.lost.len());
     assert!(!found.lost.is_empty(), "the master had answered writes that the replica had not");
     assert!(lost > 0, "{:?}", found.errors);
     assert!(found.silent.is_empty(), "{:#?}", found.silent);

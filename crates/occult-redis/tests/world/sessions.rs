@@ -10,7 +10,7 @@ use std::time::Duration;
 use solera_checker::pcpsi::{
     History, Operation, Outcome, Read, Transaction, Version, Violation, Write, check,
 };
-use solera_occult_redis::{Call, Error, Gateway, Options, Session};
+use solera_occult_redis::{Call, Counters, Error, Gateway, Options, Session};
 use solera_random::Random;
 use solera_resp::Value;
 
@@ -26,6 +26,7 @@ pub(crate) struct Load {
     next_session: AtomicUsize,
     stop: AtomicBool,
     errors: Mutex<Vec<Error>>,
+    counters: Mutex<Counters>,
 }
 
 /// What was found in the end.
@@ -37,6 +38,7 @@ pub(crate) struct Findings {
     pub(crate) silent: Vec<String>,
     pub(crate) committed: usize,
     pub(crate) errors: Vec<Error>,
+    pub(crate) counters: Counters,
 }
 
 fn numbers(value: &Value) -> Vec<u64> {
@@ -70,6 +72,7 @@ impl Load {
             next_session: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             errors: Mutex::default(),
+            counters: Mutex::default(),
         })
     }
 
@@ -80,10 +83,6 @@ impl Load {
     pub(crate) fn committed(&self) -> usize {
         let history = self.history.lock().unwrap();
         history.iter().filter(|each| each.outcome == Outcome::Committed).count()
-    }
-
-    pub(crate) fn count_errors(&self, which: impl Fn(&Error) -> bool) -> usize {
-        self.errors.lock().unwrap().iter().filter(|error| which(error)).count()
     }
 
     /// Runs sessions, one after the other, until the load is stopped.
@@ -100,6 +99,7 @@ impl Load {
                 }
                 tokio::time::sleep(Duration::from_millis(random.below(8))).await;
             }
+            runner.count();
         }
     }
 
@@ -155,7 +155,8 @@ impl Load {
         }
         let violations = check(&History { transactions });
         let errors = std::mem::take(&mut *self.errors.lock().unwrap());
-        Findings { violations, lost, silent, committed, errors }
+        let counters = *self.counters.lock().unwrap();
+        Findings { violations, lost, silent, committed, errors, counters }
     }
 }
 
@@ -243,6 +244,13 @@ impl Runner<'_> {
         self.load.history.lock().unwrap().push(transaction);
     }
 
+    fn count(&self) {
+        let (own, mut all) = (self.session.counters(), self.load.counters.lock().unwrap());
+        all.replica += own.replica;
+        all.home += own.home;
+        all.stale += own.stale;
+    }
+
     /// Records an error. Returns whether the session goes on.
     fn failed(&mut self, error: Error, writes: Vec<Operation>) -> bool {
         let (outcome, goes_on) = match &error {
@@ -260,6 +268,7 @@ impl Runner<'_> {
     async fn step(&mut self, random: &mut Random) -> bool {
         if random.one_in(4) {
             let token = self.session.token();
+            self.count();
             self.at = random.index(self.load.gateways.len());
             self.session = self.load.gateways[self.at].session();
             self.session.attach(&token).unwrap();
@@ -322,32 +331,35 @@ impl Runner<'_> {
         }
     }
 
-    /// Reads all keys, and writes one of them, in an open transaction.
+    /// Reads all keys, and writes some of them, in an open transaction.
     async fn transact(&mut self, keys: &[String], random: &mut Random) -> bool {
-        let written = random.index(keys.len());
-        let id = self.load.write_id();
+        let written = &keys[random.index(keys.len())..];
+        let writes: Vec<(String, u64)> =
+            written.iter().map(|key| (key.clone(), self.load.write_id())).collect();
+        let operations =
+            || writes.iter().map(|(key, id)| write(key, *id, None)).collect::<Vec<Operation>>();
         let result: Result<Vec<Operation>, Error> = async {
             let mut open = self.session.begin().await?;
-            let mut operations = Vec::new();
+            let mut reads = Vec::new();
             for key in keys {
-                let value = self.session.read_open(&mut open, &call(&format!("GET {key}"))).await?;
-                operations.push(read(key, &value));
-                if *key == keys[written] {
+                let get = call(&format!("GET {key}"));
+                let value = self.session.read_open(&mut open, &get).await?;
+                reads.push(read(key, &value));
+                if let Some((_, id)) = writes.iter().find(|(written, _)| written == key) {
                     let log = if let Value::Bulk(bytes) = value { bytes } else { Vec::new() };
                     open.write(key.as_bytes(), Some([log, format!(",{id}").into_bytes()].concat()));
                 }
             }
-            operations.push(write(&keys[written], id, None));
             self.session.commit_open(open).await?;
-            Ok(operations)
+            Ok(reads)
         }
         .await;
         match result {
-            Ok(operations) => {
-                self.record(Outcome::Committed, operations);
+            Ok(reads) => {
+                self.record(Outcome::Committed, [reads, operations()].concat());
                 true
             }
-            Err(error) => self.failed(error, vec![write(&keys[written], id, None)]),
+            Err(error) => self.failed(error, operations()),
         }
     }
 }
