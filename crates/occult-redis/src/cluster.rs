@@ -9,9 +9,10 @@ use solera_resp::Value;
 
 use crate::error::Error;
 use crate::functions::{Means, library, script, text_of};
+use crate::lives::{Lives, State};
 use crate::node::{Login, NoAnswer, Node, within};
-use crate::report::Info;
-use crate::risk::{Life, Lives, State};
+use crate::report::{Info, replicas_of_self};
+use crate::risk::Life;
 use crate::routes::{Redirection, Routes};
 
 /// Time between two polls of the nodes. A poll finds promotions, and what the replicas have.
@@ -95,7 +96,7 @@ impl Cluster {
         });
         cluster.refresh().await?;
         let masters = cluster.known().routes.masters();
-        for (address, _) in masters {
+        for address in masters {
             // A master that does not answer gets them when it is first used.
             match cluster.node(&address).await {
                 Ok(node) => cluster.load(&node).await?,
@@ -402,15 +403,12 @@ impl Cluster {
             let known = self.known();
             (known.routes.nodes(), known.routes.masters())
         };
-        self.known().lives.keep(|node| masters.iter().any(|(master, _)| master == node));
-        let polls = nodes.iter().map(|node| {
-            let master = masters.iter().find(|(master, _)| master == node);
-            self.poll_node(node, master.map(|(_, replicas)| *replicas))
-        });
+        self.known().lives.keep(|node| masters.iter().any(|master| master == node));
+        let polls = nodes.iter().map(|node| self.poll_node(node, masters.contains(node)));
         futures_util::future::join_all(polls).await;
     }
 
-    async fn poll_node(&self, address: &str, replicas: Option<usize>) {
+    async fn poll_node(&self, address: &str, is_master: bool) {
         let Ok(node) = self.node(address).await else { return self.avoid(address) };
         let before = Instant::now();
         let asked = node.command(&["INFO", "server", "replication"]);
@@ -421,6 +419,12 @@ impl Cluster {
         let trip = before.elapsed();
         let text = text_of(&reply);
         let info = Info::parse(&text);
+        let mut replicas = None;
+        if is_master && info.is_master() {
+            let asked = node.command(&["CLUSTER", "NODES"]);
+            let nodes = within(POLL_TIMEOUT, address, asked).await;
+            replicas = nodes.ok().and_then(|nodes| replicas_of_self(&text_of(&nodes)));
+        }
         let mut known = self.known();
         let smooth = known.trips.entry(address.to_owned()).or_insert(trip);
         *smooth = (*smooth * 7 + trip) / 8;
@@ -428,11 +432,10 @@ impl Cluster {
             let ahead = time.cast_signed().wrapping_sub(now().cast_signed());
             known.clocks.insert(address.to_owned(), ahead);
         }
-        if let Some(replicas) = replicas.filter(|_| info.is_master()) {
-            if let Some(report) = info.report(replicas) {
-                known.lives.report(address, report);
-            }
-        } else if info.silence().is_some_and(|s| Duration::from_secs(s) > self.reach.silence) {
+        if let Some(report) = replicas.and_then(|replicas| info.report(replicas)) {
+            known.lives.report(address, report);
+        }
+        if info.silence().is_some_and(|s| Duration::from_secs(s) > self.reach.silence) {
             known.avoided.insert(address.to_owned(), Instant::now() + AVOID);
         }
     }

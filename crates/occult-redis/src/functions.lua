@@ -159,15 +159,19 @@ local function read_record(text)
   return slot
 end
 
--- The replication id of this master's data and the previous one, and its replication offset.
+-- The replication id of this master's data and the previous one, and its replication offset before
+-- the changes of this call.
 local function replication()
   local info = redis.call('INFO', 'replication')
-  local function find(name) return info:match(name .. ':([%x%-]+)') end
+  local function after(name)
+    local _, last = info:find('\n' .. name .. ':', 1, true)
+    return last + 1
+  end
+  local life, before = after('master_replid'), after('master_replid2')
   return {
-    life = find('master_replid'):sub(1, 16),
-    before = find('master_replid2'):sub(1, 16),
-    off = tonumber(find('master_repl_offset')),
-    began = tonumber(find('second_repl_offset')),
+    life = sub(info, life, life + 15), before = sub(info, before, before + 15),
+    off = tonumber(info:match('%d+', after('master_repl_offset'))),
+    began = tonumber(info:match('%-?%d+', after('second_repl_offset'))),
   }
 end
 
@@ -288,12 +292,12 @@ end
 
 -- Writes the timestamps of keys that commands have changed. That of an absent key ends some time
 -- after its value.
-local function stamp_keys(keys, ts, changed, grace)
+local function stamp_keys(keys, encoded, changed, grace)
   for i in pairs(changed) do
     local kind = redis.call('TYPE', keys[i]).ok
     local left = -1
     if kind ~= 'none' then left = redis.call('PTTL', keys[i]) end
-    local text = encode(ts, kind == 'none' and 'r' or kind == 'string' and 'v' or 'o')
+    local text = '\1' .. (kind == 'none' and 'r' or kind == 'string' and 'v' or 'o') .. sub(encoded, 3)
     if kind == 'none' then
       redis.call('SET', keys[i + 1], text, 'PX', grace)
     elseif left >= 0 then
@@ -414,6 +418,9 @@ local function validate(request, before)
   end
 end
 
+-- Returns remembered replies, or false if they were too long.
+local function unpacked(replies) return replies and cmsgpack.unpack(replies) or false end
+
 local requests = {}
 
 -- Executes a transaction of one slot. A repeated one is answered from its outcome.
@@ -422,7 +429,7 @@ function requests.execute(keys, args)
   local slot = open(keys, request.now)
   local known = outcome_of(slot, request.tid)
   if known and known.state == 'x' then
-    return { 'OK', write_record(slot), known.ts, known.replies or false }
+    return { 'OK', write_record(slot), known.ts, unpacked(known.replies) }
   elseif known then
     return { 'REFUSED', write_record(slot) }
   elseif request.again and request.deadline <= slot.home.f then
@@ -435,23 +442,27 @@ function requests.execute(keys, args)
   local ts = request.ts
   merge(ts, before)
   local replies, changed = execute(keys, request.commands)
+  local encoded
   if next(changed) then
     slot.clock = math.max(slot.clock + 1, slot.wall, greatest(ts) + 1)
     raise(ts, request.number, slot.clock)
     slot.off = slot.node.off + 1
-    stamp_keys(keys, ts, changed, request.grace)
-  elseif stamp_of(ts, request.number) > slot.clock then
-    slot.clock = math.max(stamp_of(ts, request.number), slot.wall)
-  elseif not slot.changed and not slot.new then
-    return { 'OK', write_record(slot), encode(ts, 'v'), replies }
-  end
-  if next(changed) then
+    encoded = encode(ts, 'v')
+    stamp_keys(keys, encoded, changed, request.grace)
     local packed = cmsgpack.pack(replies)
-    remember(slot, { tid = request.tid, deadline = request.deadline, state = 'x',
-      ts = encode(ts, 'v'), replies = #packed <= MAX_REPLY and replies or nil })
+    remember(slot, { tid = request.tid, deadline = request.deadline, state = 'x', ts = encoded,
+      replies = #packed <= MAX_REPLY and packed or nil })
+    save(keys, slot)
+  else
+    encoded = encode(ts, 'v')
+    if stamp_of(ts, request.number) > slot.clock then
+      slot.clock = math.max(stamp_of(ts, request.number), slot.wall)
+      save(keys, slot)
+    elseif slot.changed or slot.new then
+      save(keys, slot)
+    end
   end
-  save(keys, slot)
-  return { 'OK', write_record(slot), encode(ts, 'v'), replies }
+  return { 'OK', write_record(slot), encoded, replies }
 end
 
 -- Locks the slot and keeps the commands of a transaction of several slots.
@@ -486,7 +497,7 @@ local function finish(keys, slot, commit)
     end
     slot.clock = math.max(slot.clock, stamp_of(commit, slot.number))
     replies, changed = execute(keys, held.commands)
-    stamp_keys(keys, commit, changed, held.grace)
+    stamp_keys(keys, encode(commit, 'v'), changed, held.grace)
   end
   slot.home.p, slot.off = nil, slot.node.off + 1
   return replies
@@ -552,7 +563,7 @@ function requests.resolve(keys, args)
   elseif known and known.state == 'a' then
     return { 'ABORTED', write_record(slot) }
   elseif known then
-    return { 'COMMITTED', write_record(slot), known.ts, known.replies or false }
+    return { 'COMMITTED', write_record(slot), known.ts, unpacked(known.replies) }
   elseif slot.time > deadline or deadline <= slot.home.f then
     return { 'NONE', write_record(slot) }
   end

@@ -18,11 +18,13 @@ use solera_time::SiteId;
 use crate::cluster::{Cluster, Failure, Reach, now};
 use crate::error::Error;
 use crate::functions::Answer;
+use crate::lives::{State, Verdict, judge};
 use crate::node::Login;
-use crate::risk::{Life, Risk, State, Verdict, judge};
+use crate::risk::{Life, Risk};
 use crate::stored::{Kind, Record, Stored};
 
-pub use open::{Open, Watches};
+pub use open::Open;
+pub use updating::Watches;
 
 /// All masters are one site: their stamps follow the slower one of their clock and the gateway's.
 const SITE: SiteId = SiteId(0);
@@ -284,7 +286,7 @@ impl Session {
 
     /// Adopts what a finished operation depends on.
     fn adopt(&mut self, mut past: Past) {
-        self.gateway.cluster.lives(|lives| past.risk.settle(lives));
+        self.gateway.cluster.lives(|lives| lives.settle(&mut past.risk));
         self.past = past;
     }
 }

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `slot` | slots, and the keys of their records |
 //! | `stored` | timestamps and slot records |
-//! | `risk` | what a promotion may lose, and who depends on it |
+//! | `risk`, `lives` | what a promotion may lose, and who depends on it |
 //! | `commands` | commands of Redis that access one key |
 //! | `functions` | requests to the functions of `functions.lua` |
 //! | `routes`, `report` | what nodes report of the cluster |
@@ -24,6 +24,7 @@ mod commands;
 mod error;
 mod functions;
 mod gateway;
+mod lives;
 mod node;
 mod report;
 mod risk;

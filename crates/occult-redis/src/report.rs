@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::risk::{Life, Report};
+use crate::lives::Report;
+use crate::risk::Life;
 
 /// The lines of INFO.
 pub(crate) struct Info<'a>(BTreeMap<&'a str, &'a str>);
@@ -33,7 +34,7 @@ impl<'a> Info<'a> {
         self.number("master_link_down_since_seconds")
     }
 
-    /// Returns the report of a master that should have this number of replicas.
+    /// Returns the report of a master that has this number of replicas in the cluster's list.
     pub(crate) fn report(&self, replicas: usize) -> Option<Report> {
         let life = |name: &str| self.0.get(name)?.get(..16)?.parse::<Life>().ok();
         let end = self.number("second_repl_offset").filter(|end| *end > 0);
@@ -55,9 +56,29 @@ impl<'a> Info<'a> {
     }
 }
 
+/// Returns the number of replicas that the answering node has, from its answer to CLUSTER NODES.
+/// Those that have failed count: they may come back and be promoted.
+pub(crate) fn replicas_of_self(nodes: &str) -> Option<usize> {
+    let lines = nodes.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let lines: Vec<Vec<&str>> = lines.filter(|words| words.len() >= 4).collect();
+    let own = lines.iter().find(|words| words[2].contains("myself"))?[0];
+    Some(lines.iter().filter(|words| words[3] == own).count())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failed_replicas_count() {
+        let nodes = "a1 127.0.0.1:1@2 master - 0 1 2 connected 0-5\n\
+            b2 127.0.0.1:3@4 myself,master - 0 1 3 connected 6-9\n\
+            c3 127.0.0.1:5@6 slave b2 0 1 3 connected\n\
+            d4 127.0.0.1:7@8 slave,fail b2 0 1 3 disconnected\n\
+            e5 127.0.0.1:9@10 slave a1 0 1 3 connected\n";
+        assert_eq!(replicas_of_self(nodes), Some(2));
+        assert_eq!(replicas_of_self("nonsense"), None);
+    }
 
     const MASTER: &str = "# Server\r\nrun_id:abc\r\nserver_time_usec:17\r\n# Replication\r\n\
         role:master\r\nconnected_slaves:2\r\n\

@@ -64,11 +64,9 @@ impl Routes {
         }
     }
 
-    /// Returns the masters, each with the number of its replicas.
-    pub(crate) fn masters(&self) -> Vec<(String, usize)> {
-        let mut seen = BTreeSet::new();
-        let owners = self.owners.iter().filter(|owners| seen.insert(&owners.master));
-        owners.map(|owners| (owners.master.clone(), owners.replicas.len())).collect()
+    /// Returns the masters.
+    pub(crate) fn masters(&self) -> BTreeSet<String> {
+        self.owners.iter().map(|owners| owners.master.clone()).collect()
     }
 
     pub(crate) fn nodes(&self) -> BTreeSet<String> {

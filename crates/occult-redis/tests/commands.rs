@@ -2,6 +2,9 @@
 
 mod world;
 
+use std::net::TcpStream;
+use std::process::Command;
+
 use solera_occult_redis::{Error, Options};
 use solera_resp::Value;
 use world::{Cluster, bulk, call};
@@ -30,7 +33,6 @@ async fn sessions_read_and_write_at_a_real_cluster() {
     assert_eq!(session.read_all(&calls).await, Ok(vec![bulk("7"), bulk("8"), bulk("3")]));
     assert_eq!(session.update(call("DEL a")).await, Ok(Value::Integer(1)));
     assert_eq!(session.read(&call("GET a")).await, Ok(Value::Null));
-    println!("{:?}", session.counters());
 
     let mut other = gateway.session();
     let mut open = other.begin().await.unwrap();
@@ -41,4 +43,22 @@ async fn sessions_read_and_write_at_a_real_cluster() {
     let error = other.commit_open(open).await.unwrap_err();
     assert!(matches!(error, Error::Aborted(_)), "{error}");
     assert_eq!(other.read(&call("GET k3")).await, Ok(bulk("3")));
+}
+
+#[test]
+fn with_redis_cluster_runs_a_command_beside_a_cluster() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/with-redis-cluster");
+    let command = "echo $SOLERA_TEST_REDIS_CLUSTER; echo \"$SOLERA_TEST_REDIS_CLUSTER_NODES\"; \
+        redis-cli -p ${SOLERA_TEST_REDIS_CLUSTER##*:} cluster info; exit 7";
+    let ran = Command::new(script).args(["bash", "-c", command]).output().unwrap();
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(ran.status.code(), Some(7), "{text}{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(text.starts_with("redis-cluster://127.0.0.1:"), "{text}");
+    assert!(text.contains("cluster_state:ok") && text.contains("cluster_known_nodes:6"), "{text}");
+    let nodes = text.lines().filter_map(|line| line.split_once(' '));
+    let ports: Vec<u16> = nodes.filter_map(|(port, _)| port.parse().ok()).collect();
+    assert_eq!(ports.len(), 6, "{text}");
+    for port in ports {
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "{port} is still served");
+    }
 }

@@ -6,7 +6,7 @@ use solera_occult::Transaction;
 use solera_resp::Value;
 
 use super::reading::Reading;
-use super::updating::{Watch, Work};
+use super::updating::{Watches, Work};
 use super::{Policy, Session};
 use crate::commands::{Access, Call};
 use crate::error::Error;
@@ -19,17 +19,6 @@ pub struct Open {
     written: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// What commands have read, so that a repeated one reads the same.
     seen: Vec<(Call, Value)>,
-}
-
-/// Watched keys, with the timestamps that they had.
-#[derive(Clone, Debug, Default)]
-pub struct Watches(Vec<Watch>);
-
-impl Watches {
-    /// Returns whether no key is watched.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 impl Session {

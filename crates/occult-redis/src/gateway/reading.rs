@@ -11,7 +11,8 @@ use crate::cluster::{Failure, now};
 use crate::commands::{Access, Call};
 use crate::error::Error;
 use crate::functions::{Answer, Request, reply_of, text_of};
-use crate::risk::{Life, Risk, State};
+use crate::lives::State;
+use crate::risk::{Life, Risk};
 use crate::slot::{record_key, slot_of, timestamp_key};
 use crate::stored::{Kind, Record, Stored};
 
@@ -357,6 +358,6 @@ impl Session {
         if let Some(record) = &look.record {
             reading.risk.add(record.life, record.offset);
         }
-        self.gateway.cluster.lives(|lives| reading.risk.settle(lives));
+        self.gateway.cluster.lives(|lives| lives.settle(&mut reading.risk));
     }
 }

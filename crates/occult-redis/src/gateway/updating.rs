@@ -5,7 +5,6 @@ use std::time::Instant;
 use solera_occult::{ShardId, Transaction};
 use solera_resp::Value;
 
-use super::open::Watches;
 use super::reading::{lost, unknown_word};
 use super::{Doubt, Gateway, Past, Session, given_up, wait_for_lock};
 use crate::cluster::{Failure, now};
@@ -17,6 +16,17 @@ use crate::slot::slot_of;
 
 /// A key with the stored timestamp that it must still have.
 pub(super) type Watch = (Vec<u8>, Vec<u8>);
+
+/// Watched keys, with the timestamps that they had.
+#[derive(Clone, Debug, Default)]
+pub struct Watches(pub(super) Vec<Watch>);
+
+impl Watches {
+    /// Returns whether no key is watched.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 /// What a transaction checks and does when it commits.
 #[derive(Clone, Debug)]
