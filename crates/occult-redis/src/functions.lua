@@ -13,28 +13,28 @@ local function fail(text) error({ solera = text }) end
 
 -- ---- Timestamps: temporal compression, as crates/occult/src/timestamp encodes it ----------------
 
+-- One call for all bytes of a number: calls are most of what a timestamp costs.
 local function get_number(text, at, what)
   local number, unit = 0, 1
-  for _ = 1, 8 do
-    local digit = byte(text, at)
-    if not digit then fail('DAMAGED ' .. what .. ' is cut off') end
-    at = at + 1
+  for i, digit in ipairs({ byte(text, at, at + 7) }) do
     number = number + (digit % 128) * unit
     if digit < 128 then
       if number >= STAMP_END then break end
-      return number, at
+      return number, at + i
     end
     unit = unit * 128
   end
-  fail('DAMAGED ' .. what .. ' has a number out of range')
+  fail('DAMAGED ' .. what .. ' is cut off, or has a number out of range')
 end
 
 local function put_number(out, number)
+  local digits, count = {}, 1
   while number >= 128 do
-    out[#out + 1] = char(128 + number % 128)
+    digits[count], count = 128 + number % 128, count + 1
     number = floor(number / 128)
   end
-  out[#out + 1] = char(number)
+  digits[count] = number
+  out[#out + 1] = char(unpack(digits))
 end
 
 -- A timestamp: `entries` (their number), `all` (catch-all), `list` of { stamp, slot } in descending
@@ -207,14 +207,15 @@ local function open(keys, now)
   if found[1] and found[2] then
     slot = read_record(found[1])
     local readable, home = pcall(cmsgpack.unpack, found[2])
-    if not readable or type(home) ~= 'table' or type(home.c) ~= 'number' then
+    if not readable or type(home) ~= 'table' or type(home.c) ~= 'number'
+      or type(home.o) ~= 'table' or type(home.x) ~= 'table' or type(home.f) ~= 'number' then
       fail('DAMAGED the home state of the slot is unreadable')
     end
     slot.home, slot.clock = home, math.max(home.c, slot.shown)
   elseif found[1] or found[2] then
     fail('EVICTED the slot has lost its ' .. (found[1] and 'home state' or 'record'))
   else
-    slot = { shown = 0, clock = 0, gaps = {}, home = { c = 0, o = {}, f = 0 }, new = true }
+    slot = { shown = 0, clock = 0, gaps = {}, home = { c = 0, o = {}, x = {}, f = 0 }, new = true }
   end
   slot.time = time()
   slot.wall = math.min(slot.time, now)
@@ -262,7 +263,7 @@ end
 
 -- Merges the timestamps of the accessed keys.
 local function overwritten(keys, slot, number, entries, ended)
-  local merged = { entries = entries, all = 0, list = {}, risk = {} }
+  local merged
   for i = 4, #keys, 2 do
     local text = redis.call('GET', keys[i])
     if text then
@@ -272,9 +273,15 @@ local function overwritten(keys, slot, number, entries, ended)
       if own and own > slot.clock then
         fail('DAMAGED ' .. keys[i - 1] .. ' has a later stamp than its slot')
       end
-      merge(merged, ts)
+      if not merged and ts.entries == entries then
+        merged = ts
+      else
+        merged = merged or { entries = entries, all = 0, list = {}, risk = {} }
+        merge(merged, ts)
+      end
     end
   end
+  merged = merged or { entries = entries, all = 0, list = {}, risk = {} }
   for life, offset in pairs(ended) do
     -- What has ended well is no risk any more. A blind write does not depend on what is gone.
     if (merged.risk[life] or 0) > 0 and (offset < 0 or merged.risk[life] < offset) then
@@ -328,27 +335,39 @@ local function execute(keys, commands)
   return replies, changed
 end
 
+-- Keeps an outcome until its deadline, and until all participants have applied the commit.
 local function remember(slot, outcome)
-  local kept, simple = {}, 0
+  local kept = {}
   for _, each in ipairs(slot.home.o) do
     if each.deadline > slot.time or #(each.pending or {}) > 0 then kept[#kept + 1] = each end
-    if each.state == 'x' then simple = simple + 1 end
   end
   kept[#kept + 1] = outcome
-  for i, each in ipairs(kept) do
-    if simple < MAX_OUTCOMES then break end
-    if each.state == 'x' then
-      slot.home.f = math.max(slot.home.f, each.deadline)
-      table.remove(kept, i)
-      break
-    end
-  end
   slot.home.o = kept
+end
+
+-- Keeps the outcome of a transaction of one slot, and forgets the oldest one: pairs of an id and
+-- the rest, which is packed because few outcomes are ever read.
+local function remember_executed(slot, request, ts, replies)
+  local kept, packed = slot.home.x, cmsgpack.pack(replies)
+  local rest = { request.deadline, ts, #packed <= MAX_REPLY and packed or false }
+  kept[#kept + 1] = request.tid
+  kept[#kept + 1] = cmsgpack.pack(rest)
+  if #kept > 2 * MAX_OUTCOMES then
+    table.remove(kept, 1)
+    local oldest = cmsgpack.unpack(table.remove(kept, 1))
+    slot.home.f = math.max(slot.home.f, oldest[1])
+  end
 end
 
 local function outcome_of(slot, tid)
   for _, each in ipairs(slot.home.o) do
     if each.tid == tid then return each end
+  end
+  for i = 1, #slot.home.x, 2 do
+    if slot.home.x[i] == tid then
+      local rest = cmsgpack.unpack(slot.home.x[i + 1])
+      return { tid = tid, state = 'x', deadline = rest[1], ts = rest[2], replies = rest[3] }
+    end
   end
 end
 
@@ -449,9 +468,7 @@ function requests.execute(keys, args)
     slot.off = slot.node.off + 1
     encoded = encode(ts, 'v')
     stamp_keys(keys, encoded, changed, request.grace)
-    local packed = cmsgpack.pack(replies)
-    remember(slot, { tid = request.tid, deadline = request.deadline, state = 'x', ts = encoded,
-      replies = #packed <= MAX_REPLY and packed or nil })
+    remember_executed(slot, request, encoded, replies)
     save(keys, slot)
   else
     encoded = encode(ts, 'v')
