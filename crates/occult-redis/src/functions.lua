@@ -7,7 +7,7 @@
 -- followed by the key of its timestamp.
 local floor, byte, char, sub = math.floor, string.byte, string.char, string.sub
 local STAMP_END = 9007199254740992
-local MAX_GAPS, MAX_OUTCOMES, MAX_REPLY = 8, 4, 512
+local MAX_GAPS, MAX_OUTCOMES, MAX_REPLY = 8, 8, 256
 
 local function fail(text) error({ solera = text }) end
 
