@@ -143,3 +143,34 @@ async fn sessions_that_depend_on_writes_lost_with_a_master_get_lost() {
     assert!(found.silent.is_empty(), "{:#?}", found.silent);
     assert!(found.violations.is_empty(), "{:#?}", found.violations);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_comes_back_after_its_successor_began_misleads_nobody() {
+    let cluster = Cluster::start();
+    let load = Load::new(&cluster).await;
+    let mut sessions = begin(&load, 3);
+    until(&load, 150).await;
+    let master = cluster.master_of("k0");
+    let replica = cluster.replica_of(master);
+    for (stopped, successor) in [(master, replica), (replica, master)] {
+        cluster.nodes[stopped].freeze();
+        let promoted = || cluster.nodes[successor].role() == "master";
+        tokio::task::block_in_place(|| world::wait("nothing is promoted", promoted));
+        let now = load.committed();
+        until(&load, now + 50).await;
+        // It answers what has waited in its sockets before it learns of its successor.
+        cluster.nodes[stopped].thaw();
+        until(&load, now + 150).await;
+        let follows = || {
+            let info = text(&cluster.nodes[stopped].raw(&["INFO", "replication"]));
+            info.contains("role:slave") && info.contains("master_link_status:up")
+        };
+        tokio::task::block_in_place(|| world::wait("it does not follow", follows));
+    }
+    load.stop();
+    while sessions.join_next().await.transpose().unwrap().is_some() {}
+    let found = load.judge().await;
+    println!("{} commits, {:?}, {:?}", found.committed, found.lost, found.counters);
+    assert!(found.silent.is_empty(), "{:#?}", found.silent);
+    assert!(found.violations.is_empty(), "{:#?}", found.violations);
+}
