@@ -99,7 +99,10 @@ impl Cluster {
         for address in masters {
             // A master that does not answer gets them when it is first used.
             match cluster.node(&address).await {
-                Ok(node) => cluster.load(&node).await?,
+                Ok(node) => {
+                    cluster.load(&node).await?;
+                    warn_of_eviction(&node).await;
+                }
                 Err(why) => tracing::warn!("a master cannot be reached: {why:?}"),
             }
         }
@@ -446,6 +449,20 @@ impl Cluster {
             self.poll().await;
         }
         self.lives(|lives| lives.state(life))
+    }
+}
+
+/// Warns if a node may evict records, which have no time to live.
+async fn warn_of_eviction(node: &Node) {
+    let asked = node.command(&["CONFIG", "GET", "maxmemory-policy"]).await;
+    let Ok(Value::Array(pair)) = asked else { return };
+    let policy = pair.get(1).map(text_of).unwrap_or_default();
+    if policy.starts_with("allkeys") {
+        tracing::warn!(
+            "{} may evict the records of slots (maxmemory-policy {policy}): reads and writes of \
+             such a slot then fail with EVICTED; use noeviction or a volatile- policy",
+            node.address
+        );
     }
 }
 

@@ -7,7 +7,7 @@
 -- followed by the key of its timestamp.
 local floor, byte, char, sub = math.floor, string.byte, string.char, string.sub
 local STAMP_END = 9007199254740992
-local MAX_GAPS, MAX_OUTCOMES, MAX_REPLY = 8, 8, 256
+local MAX_GAPS, MAX_OUTCOMES, MAX_REPLY, MAX_WORDS = 8, 8, 256, 7000
 
 local function fail(text) error({ solera = text }) end
 
@@ -379,6 +379,8 @@ local function take_commands(args, at)
   local commands = {}
   for i = 1, count do
     local words, length = {}, tonumber(args[at + 2])
+    -- Lua cannot pass more on. To fail later would leave a part of the transaction behind.
+    if length > MAX_WORDS then fail('ERR a command has more than ' .. MAX_WORDS .. ' words') end
     for j = 1, length do words[j] = args[at + 2 + j] end
     commands[i] = { key = tonumber(args[at]), kind = args[at + 1], words = words }
     at = at + 3 + length

@@ -65,6 +65,16 @@ async fn foreign_and_damaged_data_lead_to_specific_errors() {
     assert!(error.starts_with("WRONGTYPE"), "{error}");
     assert_eq!(session.update(call("APPEND plain er")).await, Ok(Value::Integer(5)));
 
+    // More than a script can pass to a command: the whole transaction has no effect.
+    let many = call(&format!("RPUSH list{}", " x".repeat(9000)));
+    let error = session.update_all(vec![call("SET {list}a 1"), many.clone()]).await.unwrap_err();
+    assert!(error.to_string().starts_with("ERR a command has more than 7000 words"), "{error}");
+    let error = session.update_all(vec![call("SET else 1"), many]).await.unwrap_err();
+    assert!(error.to_string().starts_with("ERR a command has more than 7000 words"), "{error}");
+    for words in ["GET {list}a", "GET else", "GET list"] {
+        assert_eq!(session.read(&call(words)).await, Ok(Value::Null), "{words}");
+    }
+
     // Damaged timestamps.
     for (number, bytes) in ["", "garbage", "\u{1}v\u{2}\u{8}"].iter().enumerate() {
         let key = format!("damaged{number}");
