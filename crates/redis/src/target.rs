@@ -111,9 +111,8 @@ impl Target {
     pub fn login(&self) -> (Option<String>, Option<String>) {
         let settings = self.nodes.first().map(ConnectionInfo::redis_settings);
         let text = |text: Option<&str>| text.map(str::to_owned);
-        settings.map_or((None, None), |settings| {
-            (text(settings.username()), text(settings.password()))
-        })
+        settings
+            .map_or((None, None), |settings| (text(settings.username()), text(settings.password())))
     }
 
     /// Replaces the password in the URL.
