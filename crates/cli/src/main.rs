@@ -16,6 +16,7 @@ mod home;
 mod journal;
 mod leader;
 mod log;
+mod occult;
 mod papers;
 mod progress;
 mod reload;
@@ -75,6 +76,7 @@ enum Command {
     Home(home::HomeArgs),
     User(user::UserArgs),
     Wan(wan::WanArgs),
+    Occult(occult::OccultArgs),
 }
 
 fn main() -> ExitCode {
@@ -148,5 +150,6 @@ fn run_command(command: Command, log: &Log) -> ExitCode {
         Command::Home(args) => home::main(&args),
         Command::User(args) => user::main(&args),
         Command::Wan(args) => wan::main(&args),
+        Command::Occult(args) => occult::main(&args),
     }
 }

@@ -102,6 +102,19 @@ impl Target {
         nodes.join(", ")
     }
 
+    /// Returns the addresses, as `HOST:PORT`.
+    pub fn addresses(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.addr().to_string()).collect()
+    }
+
+    /// Returns the user and the password, if the URL has them.
+    pub fn login(&self) -> (Option<String>, Option<String>) {
+        let settings = self.nodes.first().map(ConnectionInfo::redis_settings);
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        settings
+            .map_or((None, None), |settings| (text(settings.username()), text(settings.password())))
+    }
+
     /// Replaces the password in the URL.
     pub fn with_password(mut self, password: &str) -> Target {
         for node in &mut self.nodes {

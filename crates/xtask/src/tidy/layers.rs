@@ -315,6 +315,13 @@ pub(crate) const CRATES: &[CrateRule] = &[
         &["solera-levels", "solera-mixt", "solera-program", "solera-tls"],
         &["solera-language"],
     ),
+    rule(
+        "solera-occult-redis",
+        "occult-redis",
+        Layer::Programming,
+        &["solera-occult", "solera-redis", "solera-resp", "solera-time"],
+        &["solera-checker", "solera-random"],
+    ),
     rule("solera-backup", "backup", Layer::Programming, &["solera"], &[]),
     rule(
         "solera-bench",
@@ -365,6 +372,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera-mixt",
             "solera-modules",
             "solera-node",
+            "solera-occult-redis",
             "solera-postgres",
             "solera-occult",
             "solera-primary",

@@ -1,0 +1,323 @@
+//! Sessions: what they depend on, and how they read and write.
+
+mod committing;
+mod open;
+mod reading;
+mod resolving;
+mod updating;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use solera_occult::{CausalTimestamp, DEFAULT_SHARDS, Homes, STAMP_END, Scheme, ShardId, Stamp};
+use solera_redis::Target;
+use solera_resp::Value;
+use solera_time::SiteId;
+
+use crate::cluster::{Cluster, Failure, Reach, now};
+use crate::error::Error;
+use crate::functions::Answer;
+use crate::lives::{State, Verdict, judge};
+use crate::node::Login;
+use crate::risk::{Life, Risk};
+use crate::stored::{Kind, Record, Stored};
+
+pub use open::Open;
+pub use updating::Watches;
+
+/// All masters are one site: their stamps follow the slower one of their clock and the gateway's.
+const SITE: SiteId = SiteId(0);
+/// Begin of a token's text.
+const TOKEN: &str = "OR1";
+
+/// Settings of a gateway.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of entries of timestamps, the catch-all included.
+    pub entries: u16,
+    /// Hosts, or `HOST:PORT`, of the nodes that are read. If it is empty, the gateway measures
+    /// which are near.
+    pub near: Vec<String>,
+    /// Time limit of a command, with all its attempts.
+    pub timeout: Duration,
+    /// How far a stamp may be ahead of both the gateway's and the master's clock.
+    pub ahead: Duration,
+    /// How long the timestamp of a removed key stays. Replicas that have been without their master
+    /// for longer are not read.
+    pub keep_removed: Duration,
+    /// Time after which an undecided transaction is aborted.
+    pub expiry: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            entries: 8,
+            near: Vec::new(),
+            timeout: Duration::from_secs(10),
+            ahead: Duration::from_secs(60),
+            keep_removed: Duration::from_secs(3600),
+            expiry: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What to do with a stale read (§4.3), after some retries at the replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Read at the master.
+    #[default]
+    Home,
+    /// Accept the stale answer. Causal consistency is not guaranteed then.
+    Accept,
+    /// Fail.
+    Fail,
+}
+
+/// What has happened to a session's reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Answers that a replica has given.
+    pub replica: u64,
+    /// Answers that a master has given.
+    pub home: u64,
+    /// Attempts that were stale.
+    pub stale: u64,
+    /// Stale answers that were accepted.
+    pub accepted: u64,
+}
+
+/// What a session depends on.
+#[derive(Clone, Debug)]
+struct Past {
+    timestamp: CausalTimestamp,
+    risk: Risk,
+}
+
+/// A write whose outcome is not known yet.
+#[derive(Clone, Debug)]
+struct Doubt {
+    slot: ShardId,
+    tid: String,
+    deadline: u64,
+    /// What the session depends on if the write has committed; unknown for a transaction of one
+    /// slot.
+    past: Option<Past>,
+}
+
+/// A gateway to one cluster, which sessions share.
+pub struct Gateway {
+    cluster: Arc<Cluster>,
+    homes: Homes,
+    options: Options,
+    /// Distinguishes this gateway's transactions from those of others.
+    id: String,
+    next: AtomicU64,
+}
+
+/// A session. What it reads and writes is causally consistent, whichever gateway it uses.
+pub struct Session {
+    gateway: Arc<Gateway>,
+    past: Past,
+    doubt: Option<Doubt>,
+    policy: Policy,
+    counters: Counters,
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("past", &self.past).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// Connects to a cluster, and loads the functions at its masters.
+    ///
+    /// # Errors
+    /// No node of the cluster can be reached, or it permits neither functions nor scripts.
+    pub async fn connect(target: &Target, options: Options) -> Result<Arc<Gateway>, Error> {
+        let (user, password) = target.login();
+        let reach = Reach {
+            seeds: target.addresses(),
+            login: Login { user, password },
+            near: options.near.clone(),
+            timeout: options.timeout,
+            silence: options.keep_removed / 2,
+        };
+        let cluster = Cluster::connect(reach).await?;
+        Ok(Arc::new(Gateway {
+            cluster,
+            homes: Homes::new(DEFAULT_SHARDS, |_| SITE),
+            options,
+            id: format!("{:x}-{:x}", now(), std::process::id()),
+            next: AtomicU64::new(0),
+        }))
+    }
+
+    /// Begins a session that depends on nothing.
+    pub fn session(self: &Arc<Self>) -> Session {
+        let timestamp = CausalTimestamp::new(Scheme::Temporal(self.options.entries));
+        Session {
+            gateway: Arc::clone(self),
+            past: Past { timestamp, risk: Risk::default() },
+            doubt: None,
+            policy: Policy::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    fn tid(&self) -> String {
+        format!("{}-{:x}", self.id, self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn until(&self) -> Instant {
+        Instant::now() + self.options.timeout
+    }
+
+    /// Returns the time from which the master of a slot must refuse a request that is sent now.
+    fn deadline(&self, slot: ShardId) -> u64 {
+        let time = self.cluster.master(slot).map_or_else(now, |at| self.cluster.time_at(&at));
+        time + (self.options.timeout * 2).as_micros() as u64
+    }
+
+    /// Fails if a write on which the session depends was lost in this slot.
+    async fn check_lives(&self, slot: ShardId, record: &Record, risk: &Risk) -> Result<(), Error> {
+        match self.cluster.lives(|lives| judge(record, risk, lives)) {
+            Verdict::Whole => return Ok(()),
+            Verdict::Lost(life) => return Err(Error::lost(slot, life)),
+            Verdict::Unsure(life) => self.cluster.state_of(life).await,
+        };
+        match self.cluster.lives(|lives| judge(record, risk, lives)) {
+            Verdict::Whole => Ok(()),
+            Verdict::Lost(life) | Verdict::Unsure(life) => Err(Error::lost(slot, life)),
+        }
+    }
+
+    /// Returns the life of which a master does not know where it ended, if it has lost nothing of
+    /// this risk.
+    async fn clear(&self, slot: ShardId, answer: &Answer, risk: &Risk) -> Result<Life, Error> {
+        let text = answer.text(0);
+        let life: Life = text.parse().map_err(|why| Error::damaged_record(slot, &why))?;
+        let whole = match self.cluster.state_of(life).await {
+            State::Alive => true,
+            State::Ended(end) => risk.of(life).is_none_or(|offset| offset < end),
+            State::Unknown => false,
+        };
+        if whole { Ok(life) } else { Err(Error::lost(slot, life)) }
+    }
+}
+
+impl Past {
+    /// Adds a timestamp that a function has returned for a slot, and the slot's record.
+    fn of(value: &Value, slot: ShardId, record: Option<&Record>) -> Result<Past, Error> {
+        let Value::Bulk(bytes) = value else { return Err(Error::unexpected(slot, value)) };
+        let stored = Stored::decode(bytes).map_err(|why| Error::damaged(b"", slot, &why))?;
+        let mut past = Past { timestamp: stored.timestamp, risk: stored.risk };
+        if let Some(record) = record {
+            past.risk.add(record.life, record.offset);
+        }
+        Ok(past)
+    }
+}
+
+impl Session {
+    /// Returns what has happened to the session's reads.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Returns the policy for stale reads.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Sets the policy for stale reads.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    /// Returns the session's dependencies as a text, with which another session can go on.
+    pub fn token(&self) -> String {
+        let bytes = Stored::encode(Kind::Text, &self.past.timestamp, &self.past.risk);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{TOKEN}:{hex}:{:x}", sum(&bytes))
+    }
+
+    /// Replaces the session's dependencies by those of a token, or by none for an empty text.
+    ///
+    /// # Errors
+    /// The text is no token, or depends on a time that is still to come.
+    pub fn attach(&mut self, token: &str) -> Result<(), Error> {
+        if token.is_empty() {
+            let fresh = self.gateway.session();
+            (self.past, self.doubt) = (fresh.past, None);
+            return Ok(());
+        }
+        let wrong = |why: &str| Error::Token(why.to_owned());
+        let rest = token.strip_prefix(TOKEN).and_then(|rest| rest.strip_prefix(':'));
+        let (hex, check) = rest.and_then(|rest| rest.split_once(':')).ok_or_else(|| {
+            wrong("a token of a Redis Cluster begins with OR1: and has two more parts")
+        })?;
+        let bytes = unhex(hex).ok_or_else(|| wrong("it is not hexadecimal"))?;
+        if u64::from_str_radix(check, 16) != Ok(sum(&bytes)) {
+            return Err(wrong("it was changed or cut off"));
+        }
+        let stored = Stored::decode(&bytes).map_err(|why| Error::Token(why.to_string()))?;
+        let most = now() + self.gateway.options.ahead.as_micros() as u64;
+        if stored.timestamp.greatest(SITE) > Stamp(most.min(STAMP_END - 1)) {
+            return Err(wrong("it depends on a time that is still to come"));
+        }
+        let Scheme::Temporal(_) = stored.timestamp.scheme() else {
+            return Err(wrong("its timestamp is not of the temporal encoding"));
+        };
+        let mut timestamp = self.gateway.session().past.timestamp;
+        timestamp.merge(&stored.timestamp, &self.gateway.homes);
+        self.past = Past { timestamp, risk: stored.risk };
+        self.doubt = None;
+        Ok(())
+    }
+
+    /// Adopts what a finished operation depends on.
+    fn adopt(&mut self, mut past: Past) {
+        self.gateway.cluster.lives(|lives| lives.settle(&mut past.risk));
+        self.past = past;
+    }
+}
+
+/// FNV-1a of 64 bits: it detects damage, not forgery.
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) || !text.is_ascii() {
+        return None;
+    }
+    let pairs = (0..text.len()).step_by(2);
+    pairs.map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
+}
+
+/// Waits before an attempt to get a lock: 1, 2, 4 up to 32 ms, and a part that differs between
+/// gateways, so that two do not meet again and again.
+async fn wait_for_lock(attempt: u32, seed: u64) {
+    let base = 1_000 << attempt.min(5);
+    let part = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    tokio::time::sleep(Duration::from_micros(base / 2 + part % base)).await;
+}
+
+/// Converts a failure of an idempotent request that was given up.
+fn given_up(slot: ShardId, failure: Failure) -> Error {
+    match failure {
+        Failure::Lost(why) => Error::Unavailable { slot, why },
+        Failure::Error(error) => error,
+    }
+}

@@ -1,0 +1,364 @@
+//! Reads: at a node near by, checked, with retries, and at the master (§4.3).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use solera_occult::{CausalTimestamp, Freshness, Scheme, ShardId, Stamp, Transaction};
+use solera_resp::{Value, encode_command};
+
+use super::{Gateway, Past, Policy, Session, given_up, wait_for_lock};
+use crate::cluster::{Failure, now};
+use crate::commands::{Access, Call};
+use crate::error::Error;
+use crate::functions::{Answer, Request, reply_of, text_of};
+use crate::lives::State;
+use crate::risk::{Life, Risk};
+use crate::slot::{record_key, slot_of, timestamp_key};
+use crate::stored::{Kind, Record, Stored};
+
+/// Delays before the attempts at a replica (§8.3).
+const DELAYS: [Duration; 4] =
+    [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4)];
+
+/// The read phase of a transaction.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) transaction: Transaction,
+    pub(super) risk: Risk,
+}
+
+impl Reading {
+    pub(super) fn new(past: &Past) -> Reading {
+        Reading { transaction: Transaction::new(past.timestamp.clone()), risk: past.risk.clone() }
+    }
+
+    pub(super) fn past(&self) -> Past {
+        Past { timestamp: self.transaction.timestamp().clone(), risk: self.risk.clone() }
+    }
+}
+
+/// An answer of a node.
+pub(super) struct Look {
+    pub(super) reply: Value,
+    /// The timestamp of the version, as it is stored; empty for none.
+    pub(super) stored: Vec<u8>,
+    record: Option<Record>,
+    timestamp: Option<Stored>,
+}
+
+impl Look {
+    fn new(call: &Call, record: Value, stored: Value, reply: Value) -> Result<Look, Error> {
+        let slot = slot_of(&call.key);
+        let record = match record {
+            Value::Bulk(bytes) => {
+                Some(Record::parse(&bytes).map_err(|why| Error::damaged_record(slot, &why))?)
+            }
+            _ => None,
+        };
+        let stored = match stored {
+            Value::Bulk(bytes) => bytes,
+            _ => Vec::new(),
+        };
+        let timestamp = if stored.is_empty() {
+            None
+        } else {
+            let read = Stored::decode(&stored);
+            Some(read.map_err(|why| Error::damaged(&call.key, slot, &why))?)
+        };
+        Ok(Look { reply, stored, record, timestamp })
+    }
+
+    /// Fails if the slot's record is missing at the master.
+    fn checked(self, call: &Call, is_master: bool) -> Result<Option<Look>, Error> {
+        if is_master && self.record.is_none() && self.timestamp.is_some() {
+            let key = String::from_utf8_lossy(&call.key);
+            let text =
+                format!("EVICTED the slot has lost its record, and key `{key}` has a timestamp");
+            return Err(Error::Failed { slot: slot_of(&call.key), text });
+        }
+        Ok(Some(self))
+    }
+
+    fn shown(&self) -> Stamp {
+        self.record.as_ref().map_or(Stamp::ZERO, |record| record.shown)
+    }
+
+    fn dependencies(&self) -> CausalTimestamp {
+        let none = || CausalTimestamp::new(Scheme::Temporal(1));
+        self.timestamp.as_ref().map_or_else(none, |stored| stored.timestamp.clone())
+    }
+
+    /// Returns whether a replica's answer counts. While a slot moves to another master, its
+    /// replicas lack the keys that have moved already: only the master knows that.
+    fn is_whole(&self, exists: bool) -> bool {
+        let removed = |stored: &Stored| stored.kind == Kind::Removed;
+        self.record.is_some() && self.timestamp.as_ref().is_some_and(|it| exists || removed(it))
+    }
+
+    /// Returns whether MGET may have hidden a value that is no string.
+    fn is_unclear(&self) -> bool {
+        self.reply == Value::Null
+            && self.timestamp.as_ref().is_none_or(|stored| stored.kind == Kind::Other)
+    }
+}
+
+impl Gateway {
+    /// Reads at a node. Returns `None` if the master must be asked.
+    pub(super) async fn look(
+        &self,
+        (address, is_master): (&str, bool),
+        call: &Call,
+    ) -> Result<Option<Look>, Error> {
+        let slot = slot_of(&call.key);
+        let (record, stamp) = (record_key(slot), timestamp_key(&call.key));
+        if call.words[0] == b"GET" {
+            let mut bytes = Vec::new();
+            encode_command(&mut bytes, &[b"MGET", &record[..], &call.key, &stamp]);
+            match self.cluster.ask_near(address, bytes).await {
+                Some(Value::Array(values)) => {
+                    let Ok([record, reply, stored]) = <[Value; 3]>::try_from(values) else {
+                        return Err(Error::unexpected(slot, &Value::Null));
+                    };
+                    let look = Look::new(call, record, stored, reply)?;
+                    if !look.is_unclear() {
+                        let whole = is_master || look.is_whole(look.reply != Value::Null);
+                        return Ok(look.checked(call, is_master)?.filter(|_| whole));
+                    }
+                }
+                Some(Value::Error(text)) => return Err(Error::Reply(text)),
+                _ => return Ok(None),
+            }
+        }
+        let mut request = Request { name: "look", keys: Vec::new(), args: Vec::new() };
+        request.keys = vec![record, call.key.clone(), stamp];
+        request.args = call.words.clone();
+        let bytes = request.encode(&self.cluster.means());
+        match self.cluster.ask_near(address, bytes).await {
+            Some(Value::Error(text)) => Err(Error::Reply(text)),
+            Some(Value::Array(values)) => {
+                let Ok([_, record, stored, reply, exists]) = <[Value; 5]>::try_from(values) else {
+                    return Err(Error::unexpected(slot, &Value::Null));
+                };
+                let look = Look::new(call, record, stored, reply_of(reply))?;
+                let whole = is_master || look.is_whole(exists == Value::Integer(1));
+                Ok(look.checked(call, is_master)?.filter(|_| whole))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads at the master, whose clock then moves to what the reader depends on.
+    async fn read_home(&self, reading: &Reading, call: &Call) -> Result<Look, Error> {
+        let slot = slot_of(&call.key);
+        let until = self.until();
+        let (mut cleared, mut attempt) = (Vec::new(), 0);
+        loop {
+            let mut request = Request::new("read", slot, std::slice::from_ref(&call.key));
+            request.number(now()).number(slot.0.into());
+            request.number(self.options.ahead.as_micros() as u64);
+            let past = reading.transaction.timestamp();
+            request.arg(Stored::encode(Kind::Text, past, &reading.risk));
+            request.list(cleared.iter(), |request, life: &Life| {
+                request.arg(life.to_string());
+            });
+            request.calls(&[call], std::slice::from_ref(&call.key));
+            let asked = self.cluster.ask_master(slot, until, |means, _| request.encode(means));
+            let (value, master) = match asked.await {
+                Ok(answered) => answered,
+                Err(Failure::Lost(_)) if Instant::now() < until => continue,
+                Err(failure) => return Err(given_up(slot, failure)),
+            };
+            let mut answer = Answer::read(value, slot)?;
+            match answer.word.as_str() {
+                "OK" => {
+                    if self.is_from_the_past(answer.record.as_ref()) && Instant::now() < until {
+                        // Another master has taken over from this one, which does not know.
+                        tracing::warn!("{master} answers with a life that has ended");
+                        self.cluster.poll().await;
+                        continue;
+                    }
+                    let (stored, reply) = (answer.take(0), reply_of(answer.take(1)));
+                    let mut look = Look::new(call, Value::Null, Value::Null, reply)?;
+                    look.record = answer.record;
+                    if let Value::Bulk(bytes) = stored {
+                        let read = Stored::decode(&bytes);
+                        let read = read.map_err(|why| Error::damaged(&call.key, slot, &why))?;
+                        (look.stored, look.timestamp) = (bytes, Some(read));
+                    }
+                    return Ok(look);
+                }
+                "LOCKED" => {
+                    self.meet_lock(slot, &answer, until).await?;
+                    attempt += 1;
+                    wait_for_lock(attempt, now()).await;
+                }
+                "UNSURE" => cleared.push(self.clear(slot, &answer, &reading.risk).await?),
+                "LOST" => return Err(lost(slot, &answer)),
+                _ => return Err(unknown_word(slot, &answer)),
+            }
+        }
+    }
+
+    fn is_from_the_past(&self, record: Option<&Record>) -> bool {
+        let ended = |record: &Record| {
+            self.cluster.lives(|lives| matches!(lives.state(record.life), State::Ended(_)))
+        };
+        record.is_some_and(ended)
+    }
+}
+
+pub(super) fn lost(slot: ShardId, answer: &Answer) -> Error {
+    Error::Lost { slot, life: answer.text(0) }
+}
+
+pub(super) fn unknown_word(slot: ShardId, answer: &Answer) -> Error {
+    let rest: Vec<String> = answer.rest.iter().map(text_of).collect();
+    let why = format!("its master gave the unexpected answer {} {}", answer.word, rest.join(" "));
+    Error::Unavailable { slot, why }
+}
+
+impl Session {
+    /// Executes a command that reads one key.
+    ///
+    /// # Errors
+    /// See [`Error`]. An error reply of Redis, such as WRONGTYPE, is a value.
+    pub async fn read(&mut self, call: &Call) -> Result<Value, Error> {
+        debug_assert_eq!(call.access, Access::Read);
+        self.settle_doubt().await?;
+        let mut reading = Reading::new(&self.past);
+        let look = self.read_in(&mut reading, call).await?;
+        self.adopt(reading.past());
+        Ok(look.reply)
+    }
+
+    /// Executes commands that read, which all see one consistent state.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn read_all(&mut self, calls: &[Call]) -> Result<Vec<Value>, Error> {
+        self.settle_doubt().await?;
+        let mut reading = Reading::new(&self.past);
+        loop {
+            let replies = self.read_all_in(&mut reading, calls).await?;
+            let valid = reading.transaction.validate_reads(&self.gateway.homes).is_ok();
+            if valid || self.policy == Policy::Accept {
+                self.adopt(reading.past());
+                return Ok(replies);
+            }
+            // The next attempt demands copies that are as recent as everything seen so far.
+            self.counters.stale += 1;
+            reading.transaction = Transaction::new(reading.transaction.timestamp().clone());
+        }
+    }
+
+    async fn read_all_in(
+        &mut self,
+        reading: &mut Reading,
+        calls: &[Call],
+    ) -> Result<Vec<Value>, Error> {
+        let gateway = Arc::clone(&self.gateway);
+        let looks = calls.iter().map(|call| async {
+            match gateway.cluster.near(slot_of(&call.key)) {
+                Some((address, is_master)) => gateway.look((&address, is_master), call).await,
+                None => Ok(None),
+            }
+        });
+        let mut replies = Vec::new();
+        for (call, look) in calls.iter().zip(futures_util::future::join_all(looks).await) {
+            let added = match look? {
+                Some(look) => self.add(reading, call, look).await?.ok(),
+                None => None,
+            };
+            let look = match added {
+                Some(look) => {
+                    self.counters.replica += 1;
+                    look
+                }
+                None => self.read_in(reading, call).await?,
+            };
+            replies.push(look.reply);
+        }
+        Ok(replies)
+    }
+
+    /// Reads in the read phase of a transaction, according to the policy for stale reads.
+    pub(super) async fn read_in(
+        &mut self,
+        reading: &mut Reading,
+        call: &Call,
+    ) -> Result<Look, Error> {
+        let gateway = Arc::clone(&self.gateway);
+        let slot = slot_of(&call.key);
+        let mut stale = None;
+        let skip = self.policy == Policy::Home && gateway.cluster.is_slow(slot);
+        for delay in DELAYS.into_iter().filter(|_| !skip) {
+            tokio::time::sleep(delay).await;
+            let Some((address, is_master)) = gateway.cluster.near(slot) else { break };
+            let Some(look) = gateway.look((&address, is_master), call).await? else {
+                break;
+            };
+            match self.add(reading, call, look).await? {
+                Ok(look) => {
+                    self.counters.replica += 1;
+                    return Ok(look);
+                }
+                Err(look) => stale = Some((look, address)),
+            }
+            self.counters.stale += 1;
+            if is_master {
+                break;
+            }
+        }
+        match (self.policy, stale) {
+            (Policy::Accept, Some((look, _))) => {
+                self.counters.accepted += 1;
+                self.count(reading, slot, &look);
+                return Ok(look);
+            }
+            (Policy::Fail, Some((_, node))) => return Err(Error::Stale { slot, node }),
+            (_, Some(_)) => gateway.cluster.note_slow(slot),
+            (_, None) => {}
+        }
+        self.counters.home += 1;
+        let look = gateway.read_home(reading, call).await?;
+        let added = self.add(reading, call, look).await?;
+        added.map_err(|_| {
+            let why = "its master shows less than it has promised".to_owned();
+            Error::Unavailable { slot, why }
+        })
+    }
+
+    /// Adds an answer to the read set if its copy is recent enough, and returns it.
+    async fn add(
+        &self,
+        reading: &mut Reading,
+        call: &Call,
+        look: Look,
+    ) -> Result<Result<Look, Look>, Error> {
+        let slot = slot_of(&call.key);
+        if let Some(record) = &look.record {
+            self.gateway.check_lives(slot, record, &reading.risk).await?;
+        }
+        let (transaction, homes) = (&reading.transaction, &self.gateway.homes);
+        match transaction.check(slot, look.shown(), &look.dependencies(), homes) {
+            Freshness::Stale => Ok(Err(look)),
+            Freshness::Fresh => {
+                self.count(reading, slot, &look);
+                Ok(Ok(look))
+            }
+        }
+    }
+
+    fn count(&self, reading: &mut Reading, slot: ShardId, look: &Look) {
+        let homes = &self.gateway.homes;
+        // A slot's record distinguishes the lives of its masters, so that no moves are counted.
+        reading.transaction.add_read((slot, look.shown()), look.dependencies(), 0, homes);
+        if let Some(stored) = &look.timestamp {
+            reading.risk.merge(&stored.risk);
+        }
+        if let Some(record) = &look.record {
+            reading.risk.add(record.life, record.offset);
+        }
+        self.gateway.cluster.lives(|lives| lives.settle(&mut reading.risk));
+    }
+}

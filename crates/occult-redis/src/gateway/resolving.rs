@@ -1,0 +1,182 @@
+//! Outcomes of transactions whose client does not answer, or whose answer is missing.
+
+use std::time::Instant;
+
+use solera_occult::ShardId;
+use solera_resp::Value;
+
+use super::reading::unknown_word;
+use super::{Doubt, Gateway, Past, Session, given_up};
+use crate::cluster::{Failure, now};
+use crate::error::Error;
+use crate::functions::{Answer, Request};
+use crate::stored::{Kind, Stored};
+
+/// Outcome of a transaction.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It has committed, with this timestamp.
+    Committed(Past),
+    Aborted,
+    /// The decision slot has no record, and the deadline has passed.
+    Forgotten,
+}
+
+impl Gateway {
+    /// Sends a request that may be repeated to the master of a slot, until it is answered.
+    pub(super) async fn ask(
+        &self,
+        slot: ShardId,
+        until: Instant,
+        request: &Request,
+    ) -> Result<Answer, Error> {
+        loop {
+            let asked = self.cluster.ask_master(slot, until, |means, _| request.encode(means));
+            match asked.await {
+                Ok((value, _)) => return Answer::read(value, slot),
+                Err(Failure::Lost(_)) if Instant::now() < until => {}
+                Err(failure) => return Err(given_up(slot, failure)),
+            }
+        }
+    }
+
+    /// Has a transaction decided at its decision slot, and returns the outcome.
+    pub(super) async fn resolve(
+        &self,
+        slot: ShardId,
+        tid: &str,
+        deadline: u64,
+        until: Instant,
+    ) -> Result<Outcome, Error> {
+        // The function finds the keys of a held transaction, which it drops, in its own record.
+        let mut request = Request::new("resolve", slot, &[]);
+        request.arg(tid).number(now()).number(slot.0.into()).number(deadline);
+        let mut answer = self.ask(slot, until, &request).await?;
+        match answer.word.as_str() {
+            "COMMITTED" => {
+                let past = Past::of(&answer.take(0), slot, answer.record.as_ref())?;
+                Ok(Outcome::Committed(past))
+            }
+            "ABORTED" => Ok(Outcome::Aborted),
+            "NONE" => Ok(Outcome::Forgotten),
+            _ => Err(unknown_word(slot, &answer)),
+        }
+    }
+
+    /// Meets a lock. If it has expired, has the transaction decided and applies the decision.
+    pub(super) async fn meet_lock(
+        &self,
+        slot: ShardId,
+        answer: &Answer,
+        until: Instant,
+    ) -> Result<(), Error> {
+        if Instant::now() >= until {
+            let why = "a transaction holds it, and is not decided".to_owned();
+            return Err(Error::Unavailable { slot, why });
+        }
+        if answer.number(3) == 0 {
+            return Ok(());
+        }
+        let (tid, decision) = (answer.text(0), answer.text(1));
+        let decision = ShardId(decision.parse().map_err(|_| unknown_word(slot, answer))?);
+        // A deadline that has passed for certain would let a late COMMIT be forgotten: the decision
+        // slot takes that of its own record, if it has one.
+        let deadline = self.deadline(decision);
+        match self.resolve(decision, &tid, deadline, until).await? {
+            _ if decision == slot => Ok(()),
+            Outcome::Committed(past) => self.apply(slot, decision, &tid, Some(&past), until).await,
+            Outcome::Aborted | Outcome::Forgotten => {
+                self.apply(slot, decision, &tid, None, until).await
+            }
+        }
+    }
+
+    /// Sends the decision to a participant on behalf of a client that has not.
+    async fn apply(
+        &self,
+        slot: ShardId,
+        decision: ShardId,
+        tid: &str,
+        past: Option<&Past>,
+        until: Instant,
+    ) -> Result<(), Error> {
+        let mut held = Request::new("held", slot, &[]);
+        held.arg(tid).number(now());
+        let mut answer = self.ask(slot, until, &held).await?;
+        let Value::Array(names) = answer.take(0) else { return Ok(()) };
+        // Every second one is that of a timestamp.
+        let keys: Vec<Vec<u8>> = names.into_iter().step_by(2).filter_map(bytes_of).collect();
+        self.decide(slot, tid, &keys, past, until).await?;
+        if past.is_some() {
+            self.applied(decision, tid, &[slot], until).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the decision to a participant, and returns the answer.
+    pub(super) async fn decide(
+        &self,
+        slot: ShardId,
+        tid: &str,
+        keys: &[Vec<u8>],
+        past: Option<&Past>,
+        until: Instant,
+    ) -> Result<Answer, Error> {
+        let mut request = Request::new("decide", slot, keys);
+        request.arg(tid).number(now()).number(slot.0.into()).number(self.deadline(slot));
+        request.arg(
+            past.map_or_else(Vec::new, |past| {
+                Stored::encode(Kind::Text, &past.timestamp, &past.risk)
+            }),
+        );
+        self.ask(slot, until, &request).await
+    }
+
+    /// Reports to the decision slot that participants have applied the commit.
+    pub(super) async fn applied(
+        &self,
+        decision: ShardId,
+        tid: &str,
+        slots: &[ShardId],
+        until: Instant,
+    ) -> Result<(), Error> {
+        let mut request = Request::new("applied", decision, &[]);
+        request.arg(tid).number(now());
+        for slot in slots {
+            request.number(slot.0.into());
+        }
+        self.ask(decision, until, &request).await.map(drop)
+    }
+}
+
+fn bytes_of(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::Bulk(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+impl Session {
+    /// Finds out the outcome of the session's last write, if it is not known. Until then, the
+    /// session could miss its own write.
+    pub(super) async fn settle_doubt(&mut self) -> Result<(), Error> {
+        let Some(Doubt { slot, tid, deadline, past }) = self.doubt.clone() else { return Ok(()) };
+        let until = self.gateway.until();
+        let resolved = self.gateway.resolve(slot, &tid, deadline, until).await;
+        match (resolved, past) {
+            (Ok(Outcome::Committed(past)), _) => self.adopt(past),
+            (Ok(Outcome::Aborted), _) => {}
+            // A lower bound is safe with either outcome.
+            (Ok(Outcome::Forgotten) | Err(_), Some(past)) => self.adopt(past),
+            (Ok(Outcome::Forgotten), None) => {
+                let why = "its master has forgotten the outcome".to_owned();
+                return Err(Error::Unknown { slot, why });
+            }
+            (Err(error), None) => {
+                return Err(Error::Unknown { slot, why: error.to_string() });
+            }
+        }
+        self.doubt = None;
+        Ok(())
+    }
+}

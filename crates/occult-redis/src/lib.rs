@@ -1,0 +1,40 @@
+//! Occult on an unmodified Redis Cluster: causal sessions and transactions under PC-PSI.
+//!
+//! The shards are the cluster's slots, and their homes are the slots' masters. Functions at the
+//! masters assign stamps and decide transactions. Sessions read at replicas near by, and check what
+//! they read by `solera_occult`'s rules.
+//!
+//! `docs/formats/occult-redis.md` describes what lies in Redis beside the values, and
+//! `docs/decisions/0037-occult-on-redis-cluster.md` gives the reasons.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `slot` | slots, and the keys of their records |
+//! | `stored` | timestamps and slot records |
+//! | `risk`, `lives` | what a promotion may lose, and who depends on it |
+//! | `commands` | commands of Redis that access one key |
+//! | `functions` | requests to the functions of `functions.lua` |
+//! | `routes`, `report` | what nodes report of the cluster |
+//! | `node`, `cluster` | connections, redirections, polls |
+//! | `gateway` | sessions: reads, updates, transactions |
+//! | `server` | the gateway as a server of the Redis protocol |
+
+mod cluster;
+mod commands;
+mod error;
+mod functions;
+mod gateway;
+mod lives;
+mod node;
+mod report;
+mod risk;
+mod routes;
+mod server;
+mod slot;
+mod stored;
+
+pub use commands::{Access, Call};
+pub use error::Error;
+pub use gateway::{Counters, Gateway, Open, Options, Policy, Session, Watches};
+pub use server::Server;
+pub use slot::{home_key, record_key, slot_of, timestamp_key};

@@ -1,0 +1,45 @@
+//! What a session depends on and a promotion may lose.
+//!
+//! A master passes its writes on after it has answered. If it dies, a replica is promoted that
+//! lacks the last ones. Stamps do not show this, because the new master's clock goes on. But the
+//! replication stream of a master's life orders all its writes, so that one offset of each life
+//! covers everything that a session has seen of it.
+
+use std::collections::BTreeMap;
+
+/// The life of a master's data: the first 8 bytes of its replication id. It ends with a promotion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Life(pub(crate) [u8; 8]);
+
+/// For each life, the replication offset up to which its owner depends on it. Writes that all
+/// replicas have are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Risk(BTreeMap<Life, u64>);
+
+impl Risk {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Life, u64)> {
+        self.0.iter().map(|(life, offset)| (*life, *offset))
+    }
+
+    pub(crate) fn add(&mut self, life: Life, offset: u64) {
+        let greatest = self.0.entry(life).or_default();
+        *greatest = offset.max(*greatest);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Risk) {
+        other.iter().for_each(|(life, offset)| self.add(life, offset));
+    }
+
+    pub(crate) fn of(&self, life: Life) -> Option<u64> {
+        self.0.get(&life).copied()
+    }
+
+    /// Removes all entries except those for which `keep` returns true.
+    pub(crate) fn retain(&mut self, keep: impl Fn(Life, u64) -> bool) {
+        self.0.retain(|life, offset| keep(*life, *offset));
+    }
+}

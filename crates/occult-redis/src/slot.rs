@@ -1,0 +1,88 @@
+//! Slots of a Redis Cluster, and the names of the keys in which their records lie.
+
+use std::sync::LazyLock;
+
+use solera_occult::{DEFAULT_SHARDS, ShardId};
+
+/// Prefix of the keys of records. Data must not have such keys.
+pub(crate) const RESERVED: &[u8] = b"solera:{";
+
+/// Returns the slot of a key: that of its first `{…}` unless this is empty, else of the whole key.
+pub fn slot_of(key: &[u8]) -> ShardId {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let length = key[open + 1..].iter().position(|byte| *byte == b'}')?;
+        (length > 0).then(|| &key[open + 1..open + 1 + length])
+    });
+    ShardId(crc16(tag.unwrap_or(key)) % DEFAULT_SHARDS)
+}
+
+/// CRC-16/XMODEM, by which Redis assigns keys to slots.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |mut crc: u16, byte| {
+        crc ^= u16::from(*byte) << 8;
+        for _ in 0..8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+        }
+        crc
+    })
+}
+
+/// For each slot, the smallest number whose decimal digits hash to it.
+static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let mut tags = vec![u32::MAX; usize::from(DEFAULT_SHARDS)];
+    let mut missing = tags.len();
+    for number in 0_u32.. {
+        let tag = &mut tags[usize::from(slot_of(number.to_string().as_bytes()).0)];
+        if *tag == u32::MAX {
+            *tag = number;
+            missing -= 1;
+        }
+        if missing == 0 {
+            break;
+        }
+    }
+    tags
+});
+
+/// Returns the key of a slot's record.
+pub fn record_key(slot: ShardId) -> Vec<u8> {
+    format!("solera:{{{}}}:s", TAGS[usize::from(slot.0)]).into_bytes()
+}
+
+/// Returns the key of the state that the slot's master keeps.
+pub fn home_key(slot: ShardId) -> Vec<u8> {
+    format!("solera:{{{}}}:h", TAGS[usize::from(slot.0)]).into_bytes()
+}
+
+/// Returns the key of a key's timestamp.
+pub fn timestamp_key(key: &[u8]) -> Vec<u8> {
+    let tag = TAGS[usize::from(slot_of(key).0)];
+    [format!("solera:{{{tag}}}:t:").as_bytes(), key].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // As `CLUSTER KEYSLOT` returns them.
+        for (key, slot) in
+            [("123456789", 12739), ("foo", 12182), ("{user1000}.following", 3443), ("{}a", 10875)]
+        {
+            assert_eq!(slot_of(key.as_bytes()), ShardId(slot), "{key}");
+        }
+        assert_eq!(slot_of(b"a{foo}b{bar}"), slot_of(b"foo"));
+    }
+
+    #[test]
+    fn records_lie_in_their_slot() {
+        for slot in ShardId::all(DEFAULT_SHARDS) {
+            assert_eq!(slot_of(&record_key(slot)), slot);
+            assert_eq!(slot_of(&home_key(slot)), slot);
+        }
+        for key in ["foo", "a{foo}b", "}x{", "{}"] {
+            assert_eq!(slot_of(&timestamp_key(key.as_bytes())), slot_of(key.as_bytes()));
+        }
+    }
+}

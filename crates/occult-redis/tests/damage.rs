@@ -1,0 +1,213 @@
+//! Foreign, damaged and missing data in a real cluster, and rights that are missing.
+
+mod world;
+
+use std::time::Duration;
+
+use solera_occult_redis::{Error, Gateway, Options, home_key, record_key, slot_of, timestamp_key};
+use solera_redis::Target;
+use solera_resp::Value;
+use world::{Cluster, bulk, call};
+
+fn name(key: Vec<u8>) -> String {
+    String::from_utf8(key).unwrap()
+}
+
+fn record(key: &str) -> String {
+    name(record_key(slot_of(key.as_bytes())))
+}
+
+fn home(key: &str) -> String {
+    name(home_key(slot_of(key.as_bytes())))
+}
+
+fn stamp(key: &str) -> String {
+    name(timestamp_key(key.as_bytes()))
+}
+
+/// Runs a command at the master of a key, as another program does, and waits for the replica.
+fn foreign(cluster: &Cluster, key: &str, words: &[&str]) -> Value {
+    let master = &cluster.nodes[cluster.master_of(key)];
+    let reply = master.raw(words);
+    assert!(!matches!(reply, Value::Error(_)), "{reply:?}");
+    let replica = &cluster.nodes[cluster.replica_of(cluster.master_of(key))];
+    let offset = |node: &world::Server| {
+        let info = world::text(&node.raw(&["INFO", "replication"]));
+        let offset = info.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
+        offset.unwrap().to_owned()
+    };
+    world::wait("the replica does not follow", || offset(master) == offset(replica));
+    reply
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_and_damaged_data_lead_to_specific_errors() {
+    let cluster = Cluster::start();
+    let gateway = cluster.gateway(Options::default()).await;
+    let mut session = gateway.session();
+    let fails = async |session: &mut solera_occult_redis::Session, words: &str, parts: &[&str]| {
+        let call = call(words);
+        let done = if words.starts_with("GET") {
+            session.read(&call).await
+        } else {
+            session.update(call).await
+        };
+        let text = done.expect_err(words).to_string();
+        assert!(parts.iter().all(|part| text.contains(part)), "{words}: {text}");
+    };
+
+    // What other programs have written has no timestamp.
+    foreign(&cluster, "plain", &["SET", "plain", "old"]);
+    foreign(&cluster, "hash", &["HSET", "hash", "a", "1"]);
+    assert_eq!(session.read(&call("GET plain")).await, Ok(bulk("old")));
+    assert_eq!(session.read(&call("HGET hash a")).await, Ok(bulk("1")));
+    let Ok(Value::Error(error)) = session.read(&call("GET hash")).await else { panic!() };
+    assert!(error.starts_with("WRONGTYPE"), "{error}");
+    assert_eq!(session.update(call("APPEND plain er")).await, Ok(Value::Integer(5)));
+
+    // More than a script can pass to a command: the whole transaction has no effect.
+    let many = call(&format!("RPUSH list{}", " x".repeat(9000)));
+    let error = session.update_all(vec![call("SET {list}a 1"), many.clone()]).await.unwrap_err();
+    assert!(error.to_string().starts_with("ERR a command has more than 7000 words"), "{error}");
+    let error = session.update_all(vec![call("SET else 1"), many]).await.unwrap_err();
+    assert!(error.to_string().starts_with("ERR a command has more than 7000 words"), "{error}");
+    for words in ["GET {list}a", "GET else", "GET list"] {
+        assert_eq!(session.read(&call(words)).await, Ok(Value::Null), "{words}");
+    }
+
+    // Damaged timestamps.
+    for (number, bytes) in ["", "garbage", "\u{1}v\u{2}\u{8}"].iter().enumerate() {
+        let key = format!("damaged{number}");
+        session.update(call(&format!("SET {key} 1"))).await.unwrap();
+        foreign(&cluster, &key, &["SET", &stamp(&key), bytes]);
+        if !bytes.is_empty() {
+            fails(&mut session, &format!("GET {key}"), &["DAMAGED", &key]).await;
+        }
+        fails(&mut session, &format!("SET {key} 2"), &["DAMAGED", &key]).await;
+    }
+    // A timestamp of another encoding: a number of exact entries.
+    foreign(&cluster, "exact", &["SET", "exact", "1"]);
+    session.update(call("SET exact 1")).await.unwrap();
+    foreign(&cluster, "exact", &["SET", &stamp("exact"), "\u{1}v\0\0\0"]);
+    assert_eq!(session.read(&call("GET exact")).await, Ok(bulk("1")));
+    fails(&mut session, "SET exact 2", &["DAMAGED", "exact", "encoding 0"]).await;
+
+    // Damaged and missing records.
+    session.update(call("SET record 1")).await.unwrap();
+    let kept = foreign(&cluster, "record", &["GET", &record("record")]);
+    foreign(&cluster, "record", &["SET", &record("record"), "S9 1"]);
+    fails(&mut session, "GET record", &["DAMAGED", "record of slot"]).await;
+    fails(&mut session, "SET record 2", &["DAMAGED", "record of the slot"]).await;
+    foreign(&cluster, "record", &["DEL", &record("record")]);
+    fails(&mut session, "GET record", &["EVICTED"]).await;
+    fails(&mut session, "SET record 2", &["EVICTED"]).await;
+    foreign(&cluster, "record", &["SET", &record("record"), &world::text(&kept)]);
+    assert_eq!(session.update(call("SET record 3")).await, Ok(Value::Simple("OK".to_owned())));
+    foreign(&cluster, "record", &["SET", &home("record"), "\u{7f}"]);
+    fails(&mut session, "SET record 2", &["DAMAGED", "home state"]).await;
+    foreign(&cluster, "record", &["DEL", &home("record"), &record("record")]);
+    fails(&mut session, "SET record 2", &["LOST", "slot"]).await;
+    fails(&mut gateway.session(), "SET record 2", &["EVICTED"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_and_tokens_that_are_ahead_drag_no_stamps_along() {
+    let cluster = Cluster::start();
+    let gateway = cluster.gateway(Options::default()).await;
+    let mut session = gateway.session();
+    session.update(call("SET fast 1")).await.unwrap();
+    // As if this master's clock and a gateway's had been hours ahead.
+    let ahead = "local s = redis.call('GET', KEYS[1]) \
+        local stamp = string.format('%.0f', s:match('S1 (%d+)') + 7.2e9) \
+        redis.call('SET', KEYS[1], (s:gsub('S1 %d+', 'S1 ' .. stamp))) return stamp";
+    foreign(&cluster, "fast", &["EVAL", ahead, "1", &record("fast")]);
+    let mut behind = gateway.session();
+    behind.update(call("SET fast 2")).await.unwrap();
+    assert_eq!(behind.read(&call("GET fast")).await, Ok(bulk("2")));
+    let error = behind.update(call("SET other 1")).await.unwrap_err().to_string();
+    assert!(error.starts_with("AHEAD"), "{error}");
+    let token = behind.token();
+    let error = gateway.session().attach(&token).unwrap_err().to_string();
+    assert!(error.contains("still to come"), "{error}");
+    let mut other = gateway.session();
+    other.update(call("SET other 2")).await.unwrap();
+    assert_eq!(other.read(&call("GET other")).await, Ok(bulk("2")));
+
+    let good = other.token();
+    other.attach(&good).unwrap();
+    let bad =
+        [good.replace("OR1:", "OR2:"), good[..good.len() - 1].to_owned(), "OR1:zz:0".to_owned()];
+    for token in bad.iter().map(String::as_str).chain(["OR1::0", "x", "OR1:é:0"]) {
+        assert!(matches!(other.attach(token), Err(Error::Token(_))), "{token}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_do_what_functions_are_forbidden_to_do() {
+    let cluster = Cluster::start();
+    for node in &cluster.nodes {
+        let rights = ["ACL", "SETUSER", "plain", "on", ">secret", "~*", "+@all"];
+        let without = ["-function", "-fcall", "-fcall_ro"];
+        node.raw(&[&rights[..], &without[..]].concat());
+    }
+    let url = cluster.url().replace("://", "://plain:secret@");
+    let target = Target::parse(&url).unwrap();
+    let gateway = Gateway::connect(&target, Options::default()).await.unwrap();
+    let mut session = gateway.session();
+    let calls = (0..9).map(|key| call(&format!("INCR k{key}"))).collect();
+    assert_eq!(session.update_all(calls).await, Ok(vec![Value::Integer(1); 9]));
+    session.update(call("HSET h a 1")).await.unwrap();
+    assert_eq!(session.read(&call("HGET h a")).await, Ok(bulk("1")));
+    for node in &cluster.nodes {
+        assert_eq!(node.raw(&["FUNCTION", "LIST"]), Value::Array(Vec::new()));
+    }
+    let wrong = Target::parse(&cluster.url().replace("://", "://plain:other@")).unwrap();
+    let error = Gateway::connect(&wrong, Options::default()).await.unwrap_err().to_string();
+    assert!(error.contains("refuses the login"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn expiry_and_long_moves_are_handled() {
+    let cluster = Cluster::start();
+    let options = Options { timeout: Duration::from_millis(1500), ..Options::default() };
+    let gateway = cluster.gateway(options).await;
+    let mut session = gateway.session();
+    session.update(call("SET brief 1 PX 60")).await.unwrap();
+    assert_eq!(session.read(&call("GET brief")).await, Ok(bulk("1")));
+    let master = cluster.master_of("brief");
+    world::wait("the value does not expire", || {
+        cluster.nodes[master].raw(&["GET", "brief"]) == Value::Null
+    });
+    assert_eq!(session.read(&call("GET brief")).await, Ok(Value::Null));
+    let Value::Integer(left) = cluster.nodes[master].raw(&["PTTL", &stamp("brief")]) else {
+        panic!()
+    };
+    assert!((3_500_000..=3_600_060).contains(&left), "{left}");
+    session.update(call("SET brief 2")).await.unwrap();
+    assert_eq!(cluster.nodes[master].raw(&["PTTL", &stamp("brief")]), Value::Integer(-1));
+
+    // The value has moved, and its timestamp and the records have not.
+    let slot = slot_of(b"brief").0.to_string();
+    let other = (0..6).find(|node| *node != master && cluster.nodes[*node].role() == "master");
+    let (from, to) = (&cluster.nodes[master], &cluster.nodes[other.unwrap()]);
+    let id = |node: &world::Server| world::text(&node.raw(&["CLUSTER", "MYID"]));
+    to.raw(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]);
+    from.raw(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
+    let port = to.port.to_string();
+    from.raw(&["MIGRATE", "127.0.0.1", &port, "brief", "0", "5000"]);
+    let text = session.update(call("SET brief 3")).await.unwrap_err().to_string();
+    assert!(text.contains(&format!("slot {slot}")) && text.contains("being moved"), "{text}");
+    let replica = &cluster.nodes[cluster.replica_of(master)];
+    world::wait("the replica does not follow", || replica.raw(&["GET", "brief"]) == Value::Null);
+    let text = session.read(&call("GET brief")).await.unwrap_err().to_string();
+    assert!(text.contains("being moved"), "{text}");
+    from.raw(&["MIGRATE", "127.0.0.1", &port, &stamp("brief"), "0", "5000"]);
+    for key in [record("brief"), home("brief")] {
+        from.raw(&["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"]);
+    }
+    for node in [to, from] {
+        node.raw(&["CLUSTER", "SETSLOT", &slot, "NODE", &id(to)]);
+    }
+    assert_eq!(session.read(&call("GET brief")).await, Ok(bulk("2")));
+    assert_eq!(session.update(call("APPEND brief !")).await, Ok(Value::Integer(2)));
+}

@@ -1,0 +1,128 @@
+//! The functions at a slot's master: repeated, late and overtaken requests, as a gateway sends them
+//! after a broken connection.
+
+mod world;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use solera_occult_redis::{Options, home_key, record_key, slot_of, timestamp_key};
+use solera_resp::Value;
+use world::{Cluster, Server, text};
+
+/// The timestamp of a session that depends on nothing, with 8 entries.
+const NOTHING: &str = "\u{1}v\u{2}\u{8}\0\0\0";
+
+struct Master<'a> {
+    node: &'a Server,
+    library: String,
+    slot: String,
+    records: [String; 2],
+    keys: [String; 2],
+}
+
+fn micros() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64
+}
+
+impl<'a> Master<'a> {
+    fn new(cluster: &'a Cluster, key: &str) -> Master<'a> {
+        let node = &cluster.nodes[cluster.master_of(key)];
+        let Value::Array(libraries) = node.raw(&["FUNCTION", "LIST"]) else { panic!() };
+        let Value::Array(fields) = &libraries[0] else { panic!() };
+        let name = |key: Vec<u8>| String::from_utf8(key).unwrap();
+        let slot = slot_of(key.as_bytes());
+        Master {
+            node,
+            library: text(&fields[1]),
+            slot: slot.0.to_string(),
+            records: [name(record_key(slot)), name(home_key(slot))],
+            keys: [key.to_owned(), name(timestamp_key(key.as_bytes()))],
+        }
+    }
+
+    /// Calls a function, and returns the first word of its answer and the rest after the record.
+    fn call(&self, keys: &[String], args: &[&str]) -> (String, Vec<Value>) {
+        let all: Vec<&str> = self.records.iter().chain(keys).map(String::as_str).collect();
+        let count = all.len().to_string();
+        let words = [&["FCALL", &self.library, &count], &all[..], args].concat();
+        let Value::Array(answer) = self.node.raw(&words) else { panic!("{words:?}") };
+        (text(&answer[0]), answer[2..].to_vec())
+    }
+
+    fn request(&self, name: &str, tid: &str, deadline: u64, again: bool) -> (String, Vec<Value>) {
+        let (now, deadline) = (micros().to_string(), deadline.to_string());
+        let again = if again { "1" } else { "0" };
+        let head = [name, tid, &now, &self.slot, &deadline, again, "60000000", "3600000", NOTHING];
+        let rest = ["0", "0", "0", "0", "1", "3", "w", "1", "INCR"];
+        let prepared = [&self.slot[..], "1,2", "60000000"];
+        let prepared = if name == "prepare" { &prepared[..] } else { &[] };
+        self.call(&self.keys, &[&head[..], &rest, prepared].concat())
+    }
+
+    fn about(&self, name: &str, tid: &str, deadline: u64, rest: &[&str]) -> (String, Vec<Value>) {
+        let (now, deadline) = (micros().to_string(), deadline.to_string());
+        let keys = if name == "resolve" { &[] } else { &self.keys[..] };
+        self.call(keys, &[&[name, tid, &now, &self.slot, &deadline], rest].concat())
+    }
+
+    fn value(&self) -> Value {
+        self.node.raw(&["GET", &self.keys[0]])
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_takes_effect_twice_or_late() {
+    let cluster = Cluster::start();
+    let _gateway = cluster.gateway(Options::default()).await;
+    let later = micros() + 60_000_000;
+    executed(&Master::new(&cluster, "a"), later);
+    overtaken(&Master::new(&cluster, "b"), later);
+    prepared(&Master::new(&cluster, "c"), later);
+}
+
+fn executed(at: &Master<'_>, later: u64) {
+    let first = at.request("execute", "t1", later, false);
+    assert_eq!(first.0, "OK");
+    assert_eq!(at.request("execute", "t1", later, true), first, "the same answer");
+    assert_eq!(at.value(), world::bulk("1"));
+    let outcome = at.about("resolve", "t1", later, &[]);
+    assert_eq!((outcome.0.as_str(), &outcome.1), ("COMMITTED", &first.1));
+    for number in 2..10 {
+        assert_eq!(at.request("execute", &format!("t{number}"), later, false).0, "OK");
+    }
+    assert_eq!(at.request("execute", "t1", later, true).0, "FORGOTTEN");
+    assert_eq!(at.about("resolve", "t1", later, &[]).0, "NONE");
+    assert_eq!(at.request("execute", "new", later + 1, true).0, "OK", "it was not sent before");
+    assert_eq!(at.value(), world::bulk("10"));
+    assert_eq!(at.request("execute", "late", micros() - 1, false).0, "LATE");
+    assert_eq!(at.value(), world::bulk("10"));
+}
+
+fn overtaken(at: &Master<'_>, later: u64) {
+    assert_eq!(at.about("resolve", "t1", later, &[]).0, "ABORTED");
+    assert_eq!(at.request("execute", "t1", later, true).0, "REFUSED");
+    assert_eq!(at.about("decide", "t2", later, &[""]).0, "APPLIED");
+    assert_eq!(at.request("prepare", "t2", later, false).0, "REFUSED");
+    assert_eq!(at.value(), Value::Null);
+}
+
+fn prepared(at: &Master<'_>, later: u64) {
+    let first = at.request("prepare", "t1", later, false);
+    assert_eq!(first.0, "PREPARED");
+    assert_eq!(at.request("prepare", "t1", later, false), first);
+    let met = at.request("execute", "t2", later, false);
+    assert_eq!((met.0.as_str(), text(&met.1[0])), ("LOCKED", "t1".to_owned()));
+    assert_eq!(at.about("commit", "other", later, &[NOTHING, "2"]).0, "REFUSED");
+    let done = at.about("commit", "t1", later, &[NOTHING, "2"]);
+    assert_eq!(done.0, "COMMITTED");
+    assert_eq!(at.about("commit", "t1", later, &[NOTHING, "2"]).0, "COMMITTED");
+    assert_eq!(at.about("resolve", "t1", later, &[]).0, "COMMITTED");
+    assert_eq!(at.about("decide", "t1", later, &[NOTHING]).0, "APPLIED");
+    assert_eq!(at.request("prepare", "t1", later, false).0, "REFUSED");
+    assert_eq!(at.value(), world::bulk("1"));
+    assert_eq!(at.request("prepare", "t3", later, false).0, "PREPARED");
+    assert_eq!(at.about("resolve", "t3", later, &[]).0, "ABORTED");
+    assert_eq!(at.about("commit", "t3", later, &[NOTHING, "2"]).0, "REFUSED", "it is late");
+    assert_eq!(at.request("execute", "t4", later, false).0, "OK");
+    assert_eq!(at.value(), world::bulk("2"));
+}
