@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_time::SiteId;
 
-use crate::shard::ShardId;
+use crate::shard::{ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
 /// What a client does when the local replica has not applied a write on which the client depends.
@@ -55,6 +55,13 @@ pub enum Command {
         /// The transaction.
         transaction: u64,
     },
+    /// Checks that what a transaction has read belongs to one snapshot, and aborts it. The reply is
+    /// [`Response::Aborted`] with [`AbortCause::Given`] if it does, and with
+    /// [`AbortCause::ReadSet`] otherwise.
+    Certify {
+        /// The transaction.
+        transaction: u64,
+    },
     /// Waits for the outcome of a transaction that [`Response::Unknown`] names.
     Await {
         /// The transaction.
@@ -90,6 +97,9 @@ pub enum Command {
         /// The session's causal past.
         past: CausalTimestamp,
     },
+    /// Asks up to which stamp every copy at every site shows all writes, as far as this worker
+    /// knows.
+    Horizon,
 }
 
 /// Reason for which a transaction has aborted.
@@ -162,4 +172,6 @@ pub enum Response {
     /// The number of sites that are known to store the session's past. The reply to BARRIER is less
     /// than the number that it asks for if the time is over.
     Stored(usize),
+    /// Every copy at every site shows all writes up to this stamp.
+    Shown(Stamp),
 }
