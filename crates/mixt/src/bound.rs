@@ -35,8 +35,8 @@ impl Bound {
         matches!(self.level, Level::Linearizable | Level::Por)
     }
 
-    /// Returns whether transactions there are validated when they commit. Until then, what they have
-    /// read may be wrong. Of two concurrent transactions that create the same name, one fails.
+    /// Returns whether transactions there are validated when they commit. Until then, what they
+    /// have read may be wrong. Of two concurrent transactions that create the same name, one fails.
     pub fn validated(&self) -> bool {
         self.strong() || self.level == Level::PcPsi
     }

@@ -598,7 +598,8 @@ impl Coordinator {
         !self.commit_status.has_committed() && (doubtful || endorsed())
     }
 
-    /// Returns whether the transaction may have missed witnesses, which are kept for a limited time.
+    /// Returns whether the transaction may have missed witnesses, which are kept for a limited
+    /// time.
     fn is_long(&self) -> bool {
         self.now_ms.saturating_sub(self.since_ms) > self.job.limits.keep_ms / 2
     }

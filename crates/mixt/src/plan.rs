@@ -41,7 +41,8 @@ pub struct Group {
     pub database: Option<Arc<str>>,
     /// Whether the transaction is ordered against others.
     pub strong: bool,
-    /// Whether the transaction is validated when it commits ([`Bound::validated`](crate::bound::Bound::validated)).
+    /// Whether the transaction is validated when it commits
+    /// ([`Bound::validated`](crate::bound::Bound::validated)).
     pub validated: bool,
     /// Whether all its stores are atomic.
     pub atomic: bool,

@@ -30,8 +30,8 @@ pub trait Database: Send + Sync {
     /// Returns the level of a space; `None` if there is no such space.
     fn level(&self, space: &str) -> Option<Level>;
 
-    /// Returns whether one transaction can span two different spaces of it, so that it takes effect in both
-    /// at once and reads both as of one time.
+    /// Returns whether one transaction can span two different spaces of it, so that it takes effect
+    /// in both at once and reads both as of one time.
     fn spans(&self, one: &str, other: &str) -> bool;
 
     /// Returns whether its sessions [execute](Connection::execute) whole groups of phases.
@@ -177,8 +177,8 @@ pub trait Connection: Send {
     /// Aborts the open transaction, after the database has certified its reads. Certified reads
     /// were all current at one point in the order of commits, and that point follows every commit
     /// from before the transaction began. Nothing that the transaction wrote takes effect. A
-    /// database without such an order has nothing to certify, except at level pcpsi: there, certified
-    /// reads belong to one snapshot, which may be old.
+    /// database without such an order has nothing to certify, except at level pcpsi: there,
+    /// certified reads belong to one snapshot, which may be old.
     ///
     /// [`StoreError::Conflict`] means that the reads may not have been current,
     /// [`StoreError::Unavailable`] that the database cannot decide now, and any other error that it

@@ -18,8 +18,8 @@ use crate::request::{Reply, Request};
 /// Progress of a validation.
 #[derive(Debug)]
 pub(super) struct Validation {
-    /// Group that is ready to commit, with an open transaction; `None` before a group begins, and at
-    /// the end of a transaction that only reads.
+    /// Group that is ready to commit, with an open transaction; `None` before a group begins, and
+    /// at the end of a transaction that only reads.
     pending: Option<Box<GroupRun>>,
     /// Index of the group in `reads` whose operations are repeated.
     group: usize,
