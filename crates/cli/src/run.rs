@@ -91,7 +91,7 @@ macro_rules! memory {
 }
 
 impl Database for Unchecked {
-    database_methods!(memory: describe level connect);
+    database_methods!(memory: name level spans connect);
 
     fn check_operations<'a>(
         &'a self,

@@ -32,7 +32,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use solera_levels::Level;
-use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_mixt::store::{BoxFuture, Connection, Database, StoreError};
 use solera_resp::Value;
 use solera_spaces::{Layout, SpacesSession};
 pub use solera_spaces::{RESERVED, Space, System, UNKNOWN_MODULE, digest};
@@ -123,8 +123,12 @@ impl fmt::Debug for Spaces {
 }
 
 impl Database for Spaces {
-    fn describe(&self) -> Description {
-        Description { name: Arc::clone(&self.name), joint: true }
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
+    fn spans(&self, one: &str, other: &str) -> bool {
+        self.layout.spans(one, other)
     }
 
     fn level(&self, space: &str) -> Option<Level> {

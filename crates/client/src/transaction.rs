@@ -12,6 +12,13 @@ use crate::error::Error;
 /// commit.
 const FINDING_OUT: Duration = Duration::from_secs(5);
 
+/// Kind of a transaction that is run again after conflicts.
+#[derive(Clone, Copy)]
+enum Validated {
+    Strong,
+    PcPsi,
+}
+
 /// An open transaction. All its reads are from one snapshot, and its writes become visible
 /// together.
 ///
@@ -55,6 +62,18 @@ impl Client {
         }
     }
 
+    /// Opens a transaction of level `pcpsi`, which can use keys of spaces of this level and no
+    /// others. It commits only if what it has read belongs to one snapshot, and no other
+    /// transaction has changed meanwhile what it reads and writes, or [watches](Client::watch).
+    /// Until then, its reads may contradict one another. [`Client::pcpsi`] retries after conflicts.
+    ///
+    /// # Errors
+    /// See [`Client::command`].
+    pub async fn begin_pcpsi(&mut self) -> Result<Transaction<'_>, Error> {
+        self.open_transaction(&[vec![b"SOLERA.BEGIN", b"PCPSI"]]).await?;
+        Ok(Transaction { client: self, name: None })
+    }
+
     /// Sends the commands that begin a transaction. Returns the last reply.
     async fn open_transaction(&mut self, begin: &[Vec<&[u8]>]) -> Result<Value, Error> {
         match self.pipeline(begin).await.and_then(last_of) {
@@ -94,8 +113,8 @@ impl Client {
 
     /// Runs a closure in a strong transaction; see [`Client::begin_strong`] for what conflicts.
     /// Commits if the closure succeeds, aborts if it fails. Runs the closure again after a
-    /// conflict, up to [`Client::STRONG_ATTEMPTS`] times in all, after a pause that grows from 1 to
-    /// 64 ms. Repeating other effects of the closure must therefore be harmless.
+    /// conflict, up to [`Client::ATTEMPTS`] times in all, after a pause that grows from 1 to 64 ms.
+    /// Repeating other effects of the closure must therefore be harmless.
     ///
     /// # Errors
     /// Errors of the closure and of the commit: [`Error::Aborted`] if every attempt met a conflict,
@@ -104,6 +123,32 @@ impl Client {
     /// outcome within five seconds, it returns [`Error::Unavailable`] with the transaction's name.
     pub async fn strong<R>(
         &mut self,
+        body: impl AsyncFnMut(&mut Client) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.run_again(Validated::Strong, body).await
+    }
+
+    /// Runs a closure in a transaction of level `pcpsi`; see [`Client::begin_pcpsi`] for what
+    /// conflicts. Commits if the closure succeeds, aborts if it fails. Runs the closure again after
+    /// a conflict, as [`Client::strong`] does. What the closure reads may be contradictory in an
+    /// attempt that does not commit, so it must not fail because of it.
+    ///
+    /// # Errors
+    /// Errors of the closure and of the commit: `ABORTED` if every attempt met a conflict,
+    /// `TRYAGAIN` if no copy of a key answers, and `UNKNOWN` if a home did not answer in time, so
+    /// that the transaction may have been committed, and may still be. If the connection breaks
+    /// during the commit, the outcome is unknown, too.
+    pub async fn pcpsi<R>(
+        &mut self,
+        body: impl AsyncFnMut(&mut Client) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.run_again(Validated::PcPsi, body).await
+    }
+
+    /// Runs a closure in a transaction, and again after a conflict.
+    async fn run_again<R>(
+        &mut self,
+        kind: Validated,
         mut body: impl AsyncFnMut(&mut Client) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let mut attempts = 0;
@@ -112,9 +157,13 @@ impl Client {
         let mut pause = Duration::from_millis(1);
         loop {
             attempts += 1;
-            match self.begin_strong().await?.run(&mut body).await {
+            let transaction = match kind {
+                Validated::Strong => self.begin_strong().await?,
+                Validated::PcPsi => self.begin_pcpsi().await?,
+            };
+            match transaction.run(&mut body).await {
                 Err(error) if error.code() == Some("ABORTED") => {
-                    if attempts == Client::STRONG_ATTEMPTS {
+                    if attempts == Client::ATTEMPTS {
                         return Err(error.after(attempts));
                     }
                     tokio::time::sleep(pause).await;
@@ -166,8 +215,8 @@ impl Client {
         }
     }
 
-    /// Maximal number of attempts of [`Client::strong`].
-    pub const STRONG_ATTEMPTS: u32 = 16;
+    /// Maximal number of attempts of [`Client::strong`] and [`Client::pcpsi`].
+    pub const ATTEMPTS: u32 = 16;
 }
 
 /// Returns the last of some replies, if none is an error.
@@ -246,7 +295,8 @@ impl Transaction<'_> {
     /// # Errors
     /// `EXECABORT`, `TRYAGAIN` or `NOTX` if the transaction had no effect; `EXECABORT` if one of
     /// its commands failed. If the connection breaks, the outcome is unknown. A strong transaction
-    /// may fail with [`Error::Aborted`] or [`Error::Unavailable`].
+    /// may fail with [`Error::Aborted`] or [`Error::Unavailable`], and one of level `pcpsi` with
+    /// `ABORTED`, or with `UNKNOWN` if its outcome is unknown.
     pub async fn commit(self) -> Result<(), Error> {
         self.client.call(&[b"SOLERA.COMMIT"]).await.map(drop)
     }

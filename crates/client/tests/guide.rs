@@ -44,6 +44,10 @@ level = 'causal'
 name = 'accounts'
 prefix = 'account:'
 level = 'linearizable'
+[[space]]
+name = 'carts'
+prefix = 'cart:'
+level = 'pcpsi'
 ";
     let spaces = include_str!("../../../tests/groups.toml").to_owned() + more;
     Embedded::with(ClusterSpec::parse("guide", &spaces, Overrides::default()).unwrap()).unwrap()
@@ -67,6 +71,23 @@ async fn a_program_embeds_a_cluster() -> Result<(), Box<dyn Error>> {
         })
         .await?;
     assert_eq!(left, -1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_closure_runs_in_a_transaction_of_level_pcpsi() -> Result<(), Box<dyn Error>> {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await?;
+    client.set("cart:total", "10").await?;
+    let total = client
+        .pcpsi(async |tx| {
+            let before = tx.get("cart:total").await?;
+            let total = before.map_or(0, |text| text.parse().unwrap_or(0)) + 5;
+            tx.set("cart:total", total.to_string()).await?;
+            Ok(total)
+        })
+        .await?;
+    assert_eq!(total, 15);
     Ok(())
 }
 

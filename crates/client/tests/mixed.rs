@@ -52,6 +52,9 @@ fn server(script: Script) -> DuplexStream {
 const SPACES: &str = "*1\r\n%3\r\n$4\r\nname\r\n$4\r\nbank\r\n$6\r\nprefix\r\n$2\r\nb:\r\n$5\r\nlevel\r\n\
                       $12\r\nlinearizable";
 
+const PCPSI: &str = "*1\r\n%3\r\n$4\r\nname\r\n$5\r\ncarts\r\n$6\r\nprefix\r\n$2\r\nc:\r\n$5\r\nlevel\r\n\
+                     $5\r\npcpsi";
+
 async fn session(script: Script) -> Box<dyn Connection> {
     session_over(&[script]).await
 }
@@ -59,6 +62,11 @@ async fn session(script: Script) -> Box<dyn Connection> {
 /// Opens a session that uses the next script after its connection has broken.
 async fn session_over(connections: &[Script]) -> Box<dyn Connection> {
     let asked: Script = &[("HELLO 3", "%0"), ("SOLERA.SPACES", SPACES)];
+    session_with(asked, connections).await
+}
+
+/// Opens such a session. The first script answers with the spaces.
+async fn session_with(asked: Script, connections: &[Script]) -> Box<dyn Connection> {
     let scripts = connections.iter().rev().copied().chain([asked]).collect();
     let scripts = std::sync::Mutex::<Vec<Script>>::new(scripts);
     let connect = move || -> solera_mixt::store::BoxFuture<'static, _> {
@@ -103,6 +111,44 @@ async fn nothing_is_written_if_no_transaction_could_begin() {
     session.begin(&begin).await.unwrap();
     session.perform(&add(2)).await.unwrap();
     session.commit(&[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_commit_of_level_pcpsi_is_settled_by_a_transaction_that_conflicts_with_it() {
+    let asked: Script = &[("HELLO 3", "%0"), ("SOLERA.SPACES", PCPSI)];
+    let lost: Script = &[
+        ("HELLO 3", "%0"),
+        ("SOLERA.BEGIN PCPSI", "+OK"),
+        ("INCRBY c:k 1", ":1"),
+        ("SOLERA.COMMIT", BREAKS),
+    ];
+    let settled: Script = &[
+        ("HELLO 3", "%0"),
+        ("SOLERA.BEGIN PCPSI", "+OK"),
+        ("WATCH c:k", "+OK"),
+        ("SOLERA.COMMIT", "-ABORTED another transaction holds the lock of key 'c:k'"),
+        ("SOLERA.TOKEN", "$1\r\nt"),
+        ("SOLERA.BEGIN PCPSI", "+OK"),
+        ("WATCH c:k", "+OK"),
+        ("SOLERA.COMMIT", "+OK"),
+        ("SOLERA.TOKEN", "$1\r\nt"),
+        ("SOLERA.BEGIN PCPSI", "+OK"),
+        ("INCRBY c:k 1", ":2"),
+        ("SOLERA.ABORT CERTIFY", "-ABORTED what it has read misses a write"),
+        ("SOLERA.TOKEN", "$1\r\nt"),
+    ];
+    let mut session = session_with(asked, &[lost, settled]).await;
+    let add = ObjectCall { space: "carts".into(), ..add(1) };
+    session.begin(&Begin::default()).await.unwrap();
+    session.perform(&add).await.unwrap();
+    let failed = session.commit(&[]).await.unwrap_err();
+    assert!(matches!(failed, StoreError::OutcomeUnknown(_)), "{failed}");
+    // The lost transaction may still commit.
+    let failed = session.begin(&Begin::default()).await.unwrap_err();
+    assert!(matches!(failed, StoreError::Unavailable(_)), "{failed}");
+    session.begin(&Begin::default()).await.unwrap();
+    session.perform(&add).await.unwrap();
+    assert_eq!(session.certify().await, Err(StoreError::Conflict));
 }
 
 #[tokio::test]

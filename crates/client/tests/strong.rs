@@ -90,7 +90,7 @@ async fn a_transaction_is_retried_after_a_conflict() {
 #[tokio::test]
 async fn the_number_of_attempts_is_limited() {
     let script = &[(BEGIN, BEGUN), ("SOLERA.COMMIT", CONFLICT)];
-    let rounds = Client::STRONG_ATTEMPTS as usize;
+    let rounds = Client::ATTEMPTS as usize;
     let script = Vec::leak(script.repeat(rounds));
     let mut client = Client::connect(server(script).await).await.unwrap();
     let mut runs = 0;
@@ -100,8 +100,8 @@ async fn the_number_of_attempts_is_limited() {
     };
     let failed = client.strong(count).await.unwrap_err();
     let Error::Aborted { key, attempts } = &failed else { panic!("{failed}") };
-    assert_eq!((key.as_str(), *attempts), ("stock:1", Client::STRONG_ATTEMPTS));
-    assert_eq!(runs, Client::STRONG_ATTEMPTS);
+    assert_eq!((key.as_str(), *attempts), ("stock:1", Client::ATTEMPTS));
+    assert_eq!(runs, Client::ATTEMPTS);
     assert!(failed.to_string().contains("of 16 attempts"), "{failed}");
 }
 

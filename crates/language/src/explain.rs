@@ -313,8 +313,8 @@ impl About<'_> {
                 format!("of the written stores only {one} is atomic, not {loose}")
             }
             _ => {
-                "all are written, and each is atomic by itself; none where they are spaces of one \
-                  Solera, which share a snapshot"
+                "all are written, and each is atomic by itself; none among stores that one transaction \
+                 can span: spaces of one Solera that are all of level pcpsi, or all of other levels"
                     .into()
             }
         };

@@ -22,8 +22,7 @@ use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Connection, Database, Description, Fields, List, NameWrite,
-    ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Connection, Database, Fields, List, NameWrite, ObjectCall, StoreError,
 };
 use solera_program::value::{Handle, Value};
 use solera_random::Random;
@@ -59,8 +58,12 @@ struct Line {
 }
 
 impl Database for Far {
-    fn describe(&self) -> Description {
-        self.memory.describe()
+    fn name(&self) -> Arc<str> {
+        self.memory.name()
+    }
+
+    fn spans(&self, one: &str, other: &str) -> bool {
+        self.memory.spans(one, other)
     }
 
     fn level(&self, space: &str) -> Option<Level> {

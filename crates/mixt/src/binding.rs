@@ -71,8 +71,7 @@ impl Bindings {
                 found.ok_or_else(|| BindError::NotBound(store.name.to_string()))?;
             let missing = || BindError::NoDatabase { store: store.name.to_string(), index: *index };
             let database = databases.get(*index).ok_or_else(missing)?;
-            let described = database.describe();
-            let place = Location { database: described.name, space: (*space).into() };
+            let place = Location { database: database.name(), space: (*space).into() };
             let level = database.level(space).ok_or_else(|| BindError::NoSpace {
                 store: store.name.to_string(),
                 place: place.clone(),
@@ -86,10 +85,32 @@ impl Bindings {
                     accepts: store.accepts.clone(),
                 });
             }
-            Ok(Bound { place, level, joint: described.joint })
+            Ok((database, Bound { place, level, set: 0 }))
         };
-        program.stores.iter().map(one).collect::<Result<_, _>>().map(Bindings)
+        let mut bounds: Vec<Bound> = Vec::with_capacity(program.stores.len());
+        for store in &program.stores {
+            let (database, mut bound) = one(store)?;
+            bound.set = set_of(&**database, &bound.place, &bounds);
+            bounds.push(bound);
+        }
+        Ok(Bindings(bounds))
     }
+}
+
+/// Returns the number of the set to which a space of a database belongs: the first one all of whose
+/// spaces one transaction can span together with this space.
+fn set_of(database: &dyn Database, place: &Location, bounds: &[Bound]) -> u8 {
+    let beside = || bounds.iter().filter(|bound| bound.place.database == place.database);
+    let last = beside().map(|bound| bound.set).max().unwrap_or_default();
+    let fits = |set: &u8| {
+        let mut members = beside().filter(|bound| bound.set == *set);
+        members.all(|member| {
+            let space = &member.place.space;
+            *space == place.space || database.spans(space, &place.space)
+        })
+    };
+    // More sets than a number can count are not joined.
+    (1..=last).find(fits).or(last.checked_add(1)).unwrap_or_default()
 }
 
 /// Reason why a module's stores cannot be bound.
@@ -142,9 +163,7 @@ impl fmt::Display for BindError {
                 write!(f, "the store `{store}` cannot be bound to {place}: there is no such space")
             }
             BindError::TooWeak { store, declared, place, level, accepts } => {
-                // No space has this level yet.
-                let accepts = accepts.iter().filter(|level| **level != Level::PcPsi);
-                let accepts: Vec<_> = accepts.map(|level| level.name()).collect();
+                let accepts: Vec<_> = accepts.iter().map(|level| level.name()).collect();
                 write!(
                     f,
                     "the store `{store}` is declared {declared}, but {place} is {level}: it must be {}",

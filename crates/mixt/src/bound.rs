@@ -13,8 +13,9 @@ pub struct Bound {
     pub place: Location,
     /// Level of the space.
     pub level: Level,
-    /// Whether one transaction of the database takes effect in several of its spaces at once.
-    pub joint: bool,
+    /// Number of the set of spaces to which it belongs, from 1. One transaction of the database can
+    /// span all spaces of a set. Zero if it can span this space and no other.
+    pub set: u8,
 }
 
 impl Bound {
@@ -23,9 +24,21 @@ impl Bound {
         self.level.at_least(Level::Causal)
     }
 
+    /// Returns whether one transaction of a database can span this space and another.
+    pub(crate) fn joins(&self, other: &Bound) -> bool {
+        let is_in_set = self.set > 0 && self.set == other.set;
+        self.place == other.place || (is_in_set && self.place.database == other.place.database)
+    }
+
     /// Returns whether transactions there are ordered against others.
     pub fn strong(&self) -> bool {
         matches!(self.level, Level::Linearizable | Level::Por)
+    }
+
+    /// Returns whether transactions there are validated when they commit. Until then, what they
+    /// have read may be wrong. Of two concurrent transactions that create the same name, one fails.
+    pub fn validated(&self) -> bool {
+        self.strong() || self.level == Level::PcPsi
     }
 }
 

@@ -159,7 +159,8 @@ impl Collector {
         }
         let mut result = Ok(());
         for (database, due) in names {
-            for due in due.chunks(BATCH) {
+            let parts = connections.divide(&database, due, |(_, name)| &name.space);
+            for due in parts.iter().flat_map(|part| part.chunks(BATCH)) {
                 let names = due.iter().map(|(_, name)| name.clone()).collect();
                 match connections.read(&database, names).await {
                     Ok(found) => {
@@ -235,7 +236,7 @@ impl Collector {
     }
 
     /// Executes a step for some transactions, in one transaction of each database that is
-    /// reachable.
+    /// reachable; in several, if one cannot span all spaces.
     async fn step_of(
         &mut self,
         due: &[TransactionId],
@@ -255,16 +256,19 @@ impl Collector {
             if away.contains(&database) {
                 continue;
             }
-            let written = match step {
-                Step::Record => remove(connections, &database, writes).await,
-                _ => write(connections, &database, writes).await,
-            };
-            if let Err(error) = written {
-                if let StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_) = error {
-                    away.insert(Arc::clone(&database));
+            for writes in connections.divide(&database, writes, |write| &write.name().space) {
+                let written = match step {
+                    Step::Record => remove(connections, &database, writes).await,
+                    _ => write(connections, &database, writes).await,
+                };
+                if let Err(error) = written {
+                    if let StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_) = error {
+                        away.insert(Arc::clone(&database));
+                    }
+                    failed.insert(Arc::clone(&database));
+                    result = result.and(Err(error));
+                    break;
                 }
-                failed.insert(database);
-                result = result.and(Err(error));
             }
         }
         for id in due {
@@ -375,9 +379,7 @@ async fn remove(
     database: &str,
     writes: Vec<NameWrite>,
 ) -> Result<(), StoreError> {
-    let names = writes.into_iter().map(|write| match write {
-        NameWrite::Set { name, .. } | NameWrite::Remove { name, .. } => name,
-    });
+    let names = writes.iter().map(|write| write.name().clone());
     let begin = Begin { names: names.collect(), ..Begin::default() };
     change(connections, database, &begin, |found| {
         let found = begin.names.iter().zip(found);

@@ -42,7 +42,8 @@
 //!
 //! *Endorsed reads* are repeated just before the first group that writes commits. If they are in
 //! the same database, that group repeats them in its own transaction, before it writes. So they
-//! belong to the snapshot from which the group commits, and its own writes do not affect them. The
+//! belong to the snapshot from which the group commits, and its own writes do not affect them. If
+//! the transaction of that group cannot span them, they are repeated just before it begins. The
 //! endorsed values were current at that time in the replicas that were read: in a weak store, a
 //! change at another replica may not have arrived yet. They may still change between that read and
 //! the commit.
@@ -146,6 +147,8 @@ pub struct Coordinator {
     fresh: bool,
     /// Reason to discard the reads and restart; set while the open transaction aborts.
     restart: Option<Why>,
+    /// Whether the reads have been repeated, and the next group can begin.
+    validated_before: bool,
     /// Length of the chain of transactions that led to this one: each was blocked by the next, and
     /// completes it.
     depth: u8,
@@ -299,7 +302,7 @@ impl Coordinator {
         let first = resumed.job.plan.first_writer.map(|first| &resumed.job.plan.groups[first]);
         // Where one of two commits that create the same record fails, the coordinator may retry at
         // once.
-        if !committed && !stopped && first.is_some_and(|group| !(group.strong && group.atomic)) {
+        if !committed && !stopped && first.is_some_and(|group| !(group.validated && group.atomic)) {
             resumed.doubtful_until_ms = Some(lease.since_ms.saturating_add(limits.orphan_ms));
         }
         Ok(resumed)
@@ -368,6 +371,7 @@ impl Coordinator {
             reads: Vec::new(),
             fresh: true,
             restart: None,
+            validated_before: false,
             depth: 0,
             helped: Vec::new(),
             given_up: Vec::new(),
@@ -509,6 +513,11 @@ impl Coordinator {
             let why = self.trouble.take().unwrap_or(Why::Late);
             return self.stop(why);
         }
+        let validated = std::mem::take(&mut self.validated_before);
+        if !validated && self.must_validate_before(&self.job.plan.groups[index]) {
+            self.stage = Stage::Validation(Box::new(Validation::new(None)));
+            return None;
+        }
         let fresh = self.fresh
             && !self.commit_status.is_in_doubt()
             && self.job.plan.first_writer == Some(index);
@@ -552,7 +561,13 @@ impl Coordinator {
         }
         if run.group().writes() && self.must_validate() {
             let group = run.group();
-            if !run.checks() && self.reads_in(group.database.as_ref()).next().is_some() {
+            let is_doubtful = self.visibility.suspicious || self.is_long();
+            if is_doubtful && self.has_reads_beside(group) {
+                self.restart = Some(Why::Contention { attempts: self.restarts + 1 });
+                let step = run.give_up();
+                return self.group_step(run, step);
+            }
+            if !run.checks() && self.reads_within(group).next().is_some() {
                 // Only now is it known that the reads must be validated, and validation must
                 // precede the writes of the group.
                 let step = run.give_up();
@@ -578,11 +593,15 @@ impl Coordinator {
     /// Returns whether the reads must be validated before something commits, or at the end.
     fn must_validate(&self) -> bool {
         let groups = &self.job.plan.groups;
-        // Witnesses are kept for a limited time: a transaction that takes longer may have missed
-        // some.
-        let long = self.now_ms.saturating_sub(self.since_ms) > self.job.limits.keep_ms / 2;
         let endorsed = || self.reads.iter().any(|reads| groups[reads.group].endorsing);
-        !self.commit_status.has_committed() && (self.visibility.suspicious || long || endorsed())
+        let doubtful = self.visibility.suspicious || self.is_long();
+        !self.commit_status.has_committed() && (doubtful || endorsed())
+    }
+
+    /// Returns whether the transaction may have missed witnesses, which are kept for a limited
+    /// time.
+    fn is_long(&self) -> bool {
+        self.now_ms.saturating_sub(self.since_ms) > self.job.limits.keep_ms / 2
     }
 
     fn ended(&mut self, run: GroupRun, end: GroupEnd) -> Option<Ask> {

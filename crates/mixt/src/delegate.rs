@@ -74,9 +74,14 @@ macro_rules! database_methods {
     ($body:ident: $($method:ident)*) => {
         $($crate::database_methods!(@$method $body);)*
     };
-    (@describe $body:ident) => {
-        fn describe(&self) -> $crate::store::Description {
-            $body!(self, describe)
+    (@name $body:ident) => {
+        fn name(&self) -> std::sync::Arc<str> {
+            $body!(self, name)
+        }
+    };
+    (@spans $body:ident) => {
+        fn spans(&self, one: &str, other: &str) -> bool {
+            $body!(self, spans, one, other)
         }
     };
     (@level $body:ident) => {

@@ -56,9 +56,9 @@ type Actor = Option<Arc<str>>;
 impl Connections {
     /// Creates the sessions with these databases; opens none.
     pub fn new(databases: impl IntoIterator<Item = Arc<dyn Database>>) -> Connections {
-        let named = databases.into_iter().map(|database| {
-            (database.describe().name, Known { database, sessions: Sessions::new() })
-        });
+        let named = databases
+            .into_iter()
+            .map(|database| (database.name(), Known { database, sessions: Sessions::new() }));
         Connections { known: named.collect() }
     }
 
@@ -110,6 +110,34 @@ impl Connections {
     fn known(&mut self, database: &str) -> Result<&mut Known, StoreError> {
         let unknown = || StoreError::Unavailable(format!("`{database}` is not configured here"));
         self.known.get_mut(database).ok_or_else(unknown)
+    }
+
+    /// Divides `items` into parts, each of which one transaction of a database can use. `space`
+    /// returns the space of an item.
+    pub(crate) fn divide<T>(
+        &self,
+        database: &str,
+        items: impl IntoIterator<Item = T>,
+        space: impl Fn(&T) -> &Arc<str>,
+    ) -> Vec<Vec<T>> {
+        let known = self.known.get(database).map(|known| &known.database);
+        let mut parts: Vec<(BTreeSet<Arc<str>>, Vec<T>)> = Vec::new();
+        for item in items {
+            let of = Arc::clone(space(&item));
+            // An unknown database reports that it is unknown when it is asked.
+            let spans = |used: &Arc<str>| known.is_none_or(|known| known.spans(used, &of));
+            let fits = |(used, _): &&mut (BTreeSet<Arc<str>>, Vec<T>)| {
+                used.contains(&of) || used.iter().all(spans)
+            };
+            match parts.iter_mut().find(fits) {
+                Some((used, part)) => {
+                    part.push(item);
+                    used.insert(of);
+                }
+                None => parts.push((BTreeSet::from([of]), vec![item])),
+            }
+        }
+        parts.into_iter().map(|(_, part)| part).collect()
     }
 
     /// Reads named objects, in a transaction of its own.
@@ -238,14 +266,17 @@ mod tests {
 
     use super::*;
     use crate::request::calls::{Answer, List, NameWrite, ObjectCall};
-    use crate::store::Description;
 
     /// A database whose sessions never answer `begin`; counts the sessions.
     struct Silent(Arc<AtomicUsize>);
 
     impl Database for Silent {
-        fn describe(&self) -> Description {
-            Description { name: "silent".into(), joint: true }
+        fn name(&self) -> Arc<str> {
+            "silent".into()
+        }
+
+        fn spans(&self, _one: &str, _other: &str) -> bool {
+            true
         }
 
         fn level(&self, _space: &str) -> Option<Level> {

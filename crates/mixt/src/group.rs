@@ -382,10 +382,10 @@ impl GroupRun {
         GroupStep::Ask(Request::Commit(writes))
     }
 
-    /// Handles a failure of the program. The reads of a strong transaction may be old until they
-    /// are certified, and the failure may follow from that.
+    /// Handles a failure of the program. What a validated transaction has read may be wrong until
+    /// it is certified, and the failure may follow from that.
     fn fail(&mut self, failure: Failure) -> GroupStep {
-        if !self.group().strong || self.calls.is_empty() {
+        if !self.group().validated || self.calls.is_empty() {
             return self.end(GroupEnd::Failed(failure));
         }
         self.at = At::Certifying(failure);

@@ -102,6 +102,12 @@ impl Job {
         })
     }
 
+    /// Returns whether one transaction of a database can span the places of two groups.
+    pub(crate) fn can_join(&self, one: &Group, other: &Group) -> bool {
+        let bound = |group: &Group| group.stores.first().map(|store| self.bindings.of(*store));
+        bound(one).zip(bound(other)).is_some_and(|(one, other)| one.joins(other))
+    }
+
     /// Returns the places that a group uses.
     pub(crate) fn places(&self, group: &Group) -> BTreeSet<Location> {
         group.stores.iter().map(|store| self.bindings.of(*store).place.clone()).collect()

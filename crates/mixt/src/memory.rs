@@ -5,7 +5,8 @@
 //! spaces of the level pcpsi it aborts if an object that it writes has changed. Causal and
 //! speculative spaces are read in a snapshot. Their writes apply to the latest version at the
 //! commit, operation by operation, so that counters, sets, maps and lists merge. In eventual spaces
-//! every operation takes effect at once, even if the transaction aborts.
+//! every operation takes effect at once, even if the transaction aborts. As in a cluster of Solera,
+//! one transaction can span spaces of the level pcpsi, or others, but not both.
 //!
 //! A store may declare `query strong_size(of: *set<T>) -> int`, the custom operation that the MixT
 //! paper (§6.1) assumes: the size in the newest version, independent of the transaction's snapshot.
@@ -30,7 +31,7 @@ use crate::location::{Fields, Name};
 use crate::request::calls::{
     Answer, Begin, Commits, CustomCall, Horizon, List, NameWrite, ObjectCall, StoreError,
 };
-use crate::store::{BoxFuture, Connection, Database, Description};
+use crate::store::{BoxFuture, Connection, Database};
 
 /// A database in memory. Clones share the same data.
 #[derive(Clone)]
@@ -42,7 +43,8 @@ pub struct Memory {
 struct Shared {
     name: Arc<str>,
     spaces: BTreeMap<Arc<str>, Level>,
-    joint: bool,
+    /// Whether each transaction uses one space.
+    is_disjoint: bool,
     history: Mutex<History>,
 }
 
@@ -84,21 +86,21 @@ impl Key {
 impl Memory {
     /// Creates an empty database with some spaces.
     pub fn new(name: &str, spaces: &[(&str, Level)]) -> Memory {
-        Memory::with(name, spaces, true, 0)
+        Memory::with(name, spaces, false, 0)
     }
 
     /// Creates a database in which each transaction uses one space, as if each space were a
     /// database.
     pub fn disjoint(name: &str, spaces: &[(&str, Level)]) -> Memory {
-        Memory::with(name, spaces, false, 0)
+        Memory::with(name, spaces, true, 0)
     }
 
     /// Creates a database with sites that lag until they [catch up](Self::catch_up).
     pub fn lagging(name: &str, spaces: &[(&str, Level)], sites: usize) -> Memory {
-        Memory::with(name, spaces, true, sites)
+        Memory::with(name, spaces, false, sites)
     }
 
-    fn with(name: &str, spaces: &[(&str, Level)], joint: bool, sites: usize) -> Memory {
+    fn with(name: &str, spaces: &[(&str, Level)], is_disjoint: bool, sites: usize) -> Memory {
         let history = History {
             version: 0,
             data: BTreeMap::new(),
@@ -108,7 +110,10 @@ impl Memory {
         };
         let spaces = spaces.iter().map(|(name, level)| (Arc::from(*name), *level)).collect();
         let history = Mutex::new(history);
-        Memory { shared: Arc::new(Shared { name: name.into(), spaces, joint, history }), site: 0 }
+        Memory {
+            shared: Arc::new(Shared { name: name.into(), spaces, is_disjoint, history }),
+            site: 0,
+        }
     }
 
     /// Returns the database as a client of another site sees it.
@@ -153,6 +158,28 @@ impl Shared {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether one transaction can span two spaces.
+    fn spans(&self, one: &str, other: &str) -> bool {
+        let is_pcpsi = |space: &str| self.spaces.get(space) == Some(&Level::PcPsi);
+        !self.is_disjoint && is_pcpsi(one) == is_pcpsi(other)
+    }
+
+    /// Checks that a transaction that has used a space can use these as well.
+    fn enter<'s>(
+        &self,
+        used: &mut Option<Arc<str>>,
+        spaces: impl IntoIterator<Item = &'s Arc<str>>,
+    ) -> Result<(), StoreError> {
+        for space in spaces {
+            let used = used.get_or_insert_with(|| Arc::clone(space));
+            if used != space && !self.spans(used, space) {
+                let text = format!("one transaction cannot span `{used}` and `{space}`");
+                return Err(StoreError::Refused(text));
+            }
+        }
+        Ok(())
+    }
+
     fn level(&self, space: &str) -> Result<Level, StoreError> {
         let found = self.spaces.get(space).copied();
         found.ok_or_else(|| StoreError::Refused(format!("there is no space `{space}`")))
@@ -160,8 +187,12 @@ impl Shared {
 }
 
 impl Database for Memory {
-    fn describe(&self) -> Description {
-        Description { name: Arc::clone(&self.shared.name), joint: self.shared.joint }
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.shared.name)
+    }
+
+    fn spans(&self, one: &str, other: &str) -> bool {
+        self.shared.spans(one, other)
     }
 
     fn level(&self, space: &str) -> Option<Level> {
@@ -206,16 +237,21 @@ struct Open {
     /// Keys that it has read in strong spaces.
     reads: BTreeSet<Key>,
     writes: Vec<ObjectCall>,
+    /// A space that it has used.
+    space: Option<Arc<str>>,
 }
 
 impl MemorySession {
-    fn begin(&mut self, begin: &Begin) -> Vec<Fields> {
+    fn begin(&mut self, begin: &Begin) -> Result<Vec<Fields>, StoreError> {
         self.close();
+        let mut space = None;
+        self.shared.enter(&mut space, begin.names.iter().map(|name| &name.space))?;
         let mut history = self.shared.history();
         let latest = history.version;
         let received = history.sites.get(self.site).copied().unwrap_or(latest);
         let weak = if begin.strong { latest } else { received.max(self.seen) };
-        let open = Open { snapshots: [latest, weak], reads: BTreeSet::new(), writes: Vec::new() };
+        let (reads, writes) = (BTreeSet::new(), Vec::new());
+        let open = Open { snapshots: [latest, weak], reads, writes, space };
         for version in open.snapshots {
             *history.snapshots.entry(version).or_default() += 1;
         }
@@ -226,7 +262,7 @@ impl MemorySession {
         drop(history);
         self.seen = self.seen.max(weak);
         self.open = Some(open);
-        fields
+        Ok(fields)
     }
 
     /// Executes an operation, in the newest version instead of the snapshot if `newest`.
@@ -235,6 +271,7 @@ impl MemorySession {
         let Some(open) = &mut self.open else {
             return Err(StoreError::Refused("no transaction is open".to_owned()));
         };
+        self.shared.enter(&mut open.space, [&call.space])?;
         let mut history = self.shared.history();
         let key = Key::of(call);
         if level == Level::Eventual {
@@ -279,9 +316,11 @@ impl MemorySession {
     }
 
     fn commit(&mut self, names: &[NameWrite]) -> Result<(), StoreError> {
-        let Some(open) = self.close() else {
+        let Some(mut open) = self.close() else {
             return Err(StoreError::Refused("no transaction is open".to_owned()));
         };
+        let spaces = names.iter().map(|write| &write.name().space);
+        self.shared.enter(&mut open.space, spaces)?;
         let mut history = self.shared.history();
         history.certify(&open)?;
         let changed = |key: &Key, since: u64| history.last_change(key) > since;
@@ -490,7 +529,7 @@ impl History {
 
 impl Connection for MemorySession {
     fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
-        Box::pin(std::future::ready(Ok(MemorySession::begin(self, begin))))
+        Box::pin(std::future::ready(MemorySession::begin(self, begin)))
     }
 
     fn perform<'a>(

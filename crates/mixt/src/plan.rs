@@ -1,10 +1,10 @@
 //! Joins the phases of a transaction into groups, each of which runs in one transaction of a
 //! database.
 //!
-//! Consecutive phases that use several atomic stores of one database form one group. The database
-//! makes them atomic, so the phases of a group need neither witnesses nor a recovery record among
-//! them. A reader of several such stores sees them at one time. Every other phase is a group of its
-//! own.
+//! Consecutive phases that use several atomic stores of one database form one group, if one
+//! transaction of the database can span these stores. The database makes them atomic, so the phases
+//! of a group need neither witnesses nor a recovery record among them. A reader of several such
+//! stores sees them at one time. Every other phase is a group of its own.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -41,6 +41,9 @@ pub struct Group {
     pub database: Option<Arc<str>>,
     /// Whether the transaction is ordered against others.
     pub strong: bool,
+    /// Whether the transaction is validated when it commits
+    /// ([`Bound::validated`](crate::bound::Bound::validated)).
+    pub validated: bool,
     /// Whether all its stores are atomic.
     pub atomic: bool,
     /// The stores that it may write.
@@ -101,9 +104,8 @@ fn joined(transaction: &Transaction, bindings: &Bindings, start: usize) -> Optio
     for (index, phase) in transaction.phases.iter().enumerate().skip(start) {
         let Some(store) = phase.store else { continue };
         let bound = bindings.of(store);
-        let first = used.first().map(|store| &bindings.of(*store).place.database);
-        let fits = first.is_none_or(|database| *database == bound.place.database);
-        if phase.endorsing || !bound.joint || !bound.atomic() || !fits {
+        let first = used.first().map_or(bound, |store| bindings.of(*store));
+        if phase.endorsing || !bound.atomic() || !bound.joins(first) {
             break;
         }
         if index > start && used.is_empty() {
@@ -128,6 +130,7 @@ fn group(transaction: &Transaction, bindings: &Bindings, phases: Range<usize>) -
         phases,
         database: bounds().next().map(|bound| Arc::clone(&bound.place.database)),
         strong: bounds().any(|bound| bound.strong()),
+        validated: bounds().any(|bound| bound.validated()),
         atomic: bounds().all(|bound| bound.atomic()),
         written: written.collect(),
         endorsing: within.iter().any(|phase| phase.endorsing),

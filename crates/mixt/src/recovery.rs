@@ -247,7 +247,7 @@ async fn take_over(
         Ok(mut coordinator) => {
             let plan = coordinator.plan();
             let first = plan.first_writer.map(|first| &plan.groups[first]);
-            if ticket.is_some() && !first.is_some_and(|group| group.strong && group.atomic) {
+            if ticket.is_some() && !first.is_some_and(|group| group.validated && group.atomic) {
                 // A caller may resume the same ticket, and no lease excludes one of the two
                 // coordinators here.
                 recovered.skipped.push(coordinator.id());

@@ -24,11 +24,15 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A database that mixed transactions can use.
 pub trait Database: Send + Sync {
-    /// Returns its name and properties.
-    fn describe(&self) -> Description;
+    /// Returns its name, which is the same on all hosts that use it.
+    fn name(&self) -> Arc<str>;
 
     /// Returns the level of a space; `None` if there is no such space.
     fn level(&self, space: &str) -> Option<Level>;
+
+    /// Returns whether one transaction can span two different spaces of it, so that it takes effect
+    /// in both at once and reads both as of one time.
+    fn spans(&self, one: &str, other: &str) -> bool;
 
     /// Returns whether its sessions [execute](Connection::execute) whole groups of phases.
     fn executes(&self) -> bool {
@@ -110,7 +114,7 @@ macro_rules! inner {
 
 impl<D: Database + ?Sized> Database for Arc<D> {
     crate::database_methods!(
-        inner: describe level executes check_operations user commit_replica learn connect
+        inner: name level spans executes check_operations user commit_replica learn connect
     );
 
     fn tells_users_apart(&self) -> bool {
@@ -127,16 +131,6 @@ impl<D: Database + ?Sized> Database for Arc<D> {
     ) -> BoxFuture<'a, Result<Box<dyn Connection>, StoreError>> {
         D::connect_as(self, user)
     }
-}
-
-/// Name and properties of a database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
-    /// Its name, the same on all hosts that use it.
-    pub name: Arc<str>,
-    /// Whether one transaction may use several of its spaces, and takes effect in all of them at
-    /// once.
-    pub joint: bool,
 }
 
 /// A session with a database, with at most one open transaction. It sees its own commits. Dropping
@@ -183,7 +177,8 @@ pub trait Connection: Send {
     /// Aborts the open transaction, after the database has certified its reads. Certified reads
     /// were all current at one point in the order of commits, and that point follows every commit
     /// from before the transaction began. Nothing that the transaction wrote takes effect. A
-    /// database without such an order has nothing to certify.
+    /// database without such an order has nothing to certify, except at level pcpsi: there,
+    /// certified reads belong to one snapshot, which may be old.
     ///
     /// [`StoreError::Conflict`] means that the reads may not have been current,
     /// [`StoreError::Unavailable`] that the database cannot decide now, and any other error that it
@@ -227,8 +222,12 @@ mod tests {
     struct Odd;
 
     impl Database for Odd {
-        fn describe(&self) -> Description {
-            Description { name: "odd".into(), joint: true }
+        fn name(&self) -> Arc<str> {
+            "odd".into()
+        }
+
+        fn spans(&self, one: &str, other: &str) -> bool {
+            one != other
         }
 
         fn level(&self, _space: &str) -> Option<Level> {
@@ -270,7 +269,7 @@ mod tests {
         let program = solera_language::compile::compile("store s : causal;").program.unwrap();
         let checked = now(shared.check_operations(&program, StoreId(0), "here"));
         assert_eq!(checked, Err(StoreError::Refused("here".to_owned())));
-        assert!(shared.describe().joint && shared.level("here") == Some(Level::Causal));
+        assert!(shared.spans("here", "there") && shared.level("here") == Some(Level::Causal));
         assert!(matches!(now(shared.connect()), Err(StoreError::Missing)));
     }
 }

@@ -106,7 +106,7 @@ fn endorsing_a_value_that_keeps_changing_fails_with_contention() {
 /// begun.
 #[test]
 fn a_changed_endorsed_value_is_detected_within_one_database() {
-    let memory = Memory::disjoint("m", &[("all", Level::Linearizable), ("weak", Level::Causal)]);
+    let memory = Memory::new("m", &[("all", Level::Linearizable), ("weak", Level::Causal)]);
     let bench = Bench::new(vec![memory], &[("strong", 0, "all"), ("weak", 0, "weak")]);
     let (mut coordinator, mut begun) = (bench.coordinator("endorsed"), 0);
     let outcome = ends(&bench, &mut coordinator, |_, request| {

@@ -15,8 +15,7 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome, Why};
 use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Connection, Database, Description, Fields, List, NameWrite,
-    ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Connection, Database, Fields, List, NameWrite, ObjectCall, StoreError,
 };
 use solera_mixt::worker::{ExecuteError, Worker};
 use solera_program::value::{Handle, Value};
@@ -84,8 +83,12 @@ struct Line {
 }
 
 impl Database for Far {
-    fn describe(&self) -> Description {
-        self.memory.describe()
+    fn name(&self) -> Arc<str> {
+        self.memory.name()
+    }
+
+    fn spans(&self, one: &str, other: &str) -> bool {
+        self.memory.spans(one, other)
     }
 
     fn level(&self, space: &str) -> Option<Level> {

@@ -96,6 +96,12 @@ const CLEANERS: usize = 2;
 /// Number of objects of each kind.
 const OBJECTS: u64 = 2;
 
+/// Levels of the spaces in `directory` and `mail`.
+type Levels = [Level; 2];
+
+/// Levels as the program declares them.
+const DECLARED: Levels = [Level::Linearizable, Level::Causal];
+
 /// The databases of a world.
 struct Databases {
     directory: Memory,
@@ -107,11 +113,11 @@ struct Databases {
 }
 
 impl Databases {
-    fn new(remote: Option<Arc<Remote>>) -> Databases {
+    fn new(remote: Option<Arc<Remote>>, [directory, mail]: Levels) -> Databases {
         Databases {
             remote,
-            directory: Memory::new("directory", &[("all", Level::Linearizable)]),
-            mail: Memory::lagging("mail", &[("all", Level::Causal)], 2),
+            directory: Memory::new("directory", &[("all", directory)]),
+            mail: Memory::lagging("mail", &[("all", mail)], 2),
             shop: Memory::new("shop", &[("all", Level::Causal)]),
             audit: Memory::new("audit", &[("all", Level::Eventual)]),
         }
@@ -177,13 +183,18 @@ struct Setting {
 }
 
 fn setting(seed: u64, faults: Faults, remote: bool) -> Setting {
-    let compiled = compile(SOURCE);
+    setting_with(DECLARED, seed, faults, remote)
+}
+
+fn setting_with(levels: Levels, seed: u64, faults: Faults, remote: bool) -> Setting {
+    let declared = format!("store directory : {};", levels[0]);
+    let compiled = compile(&SOURCE.replace("store directory : linearizable;", &declared));
     assert!(compiled.program.is_some(), "{:?}", compiled.diagnostics);
     let module = Module::new("test@1", Arc::new(compiled.program.unwrap())).unwrap();
     let world = World::new(seed, faults);
     let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
     let remote = remote.then(|| Remote::new(Arc::clone(&modules), LIMITS));
-    let databases = Rc::new(Databases::new(remote));
+    let databases = Rc::new(Databases::new(remote, levels));
     let bind =
         [("directory", 0, "all"), ("mail", 1, "all"), ("shop", 2, "all"), ("audit", 3, "all")];
     let here = databases.at(0, &world, None);
@@ -619,6 +630,26 @@ fn run_seed(seed: u64, faults: Faults, remote: bool) -> Setting {
 #[test]
 fn transactions_are_atomic_and_take_effect_once() {
     all_seeds(false);
+}
+
+/// Without leases that time separates: a record, a lease or a mark in a space of level pcpsi is
+/// created once, also at a site that lags.
+#[test]
+fn transactions_over_pcpsi_spaces_are_atomic_and_take_effect_once() {
+    let (mut reads, mut done) = (0, 0);
+    for seed in 0..seeds() {
+        let directory = [Level::Linearizable, Level::PcPsi][usize::from(seed % 3 > 0)];
+        let setting = setting_with([directory, Level::PcPsi], seed, FAULTS, seed % 2 == 1);
+        live(&setting, 5, 30_000);
+        judge(&setting, seed);
+        let known = setting.known.borrow();
+        assert_eq!(known.torn, [""; 0], "seed {seed}");
+        reads += known.reads;
+        let outcomes = known.writes.values().filter_map(|(.., outcome)| outcome.as_ref());
+        done += outcomes.filter(|outcome| matches!(outcome, Outcome::Done { .. })).count();
+    }
+    println!("{reads} reads, {done} writes");
+    assert!(reads > 100 && done > 100, "too few to tell");
 }
 
 /// Remote groups and answers are lost, late or duplicated, and workers die.

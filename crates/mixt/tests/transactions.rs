@@ -158,6 +158,11 @@ fn endorsed_reads_are_checked_before_the_first_write_commits() {
     let last = bench.until(&mut endorsed, &mut connections, Some(answer), commit);
     assert!(finish(&bench.world, connections.ask(&last.0, &last.1)).is_ok());
     // Two, because it has read again.
+    assert_eq!(register(&bench), Value::Int(2));
+}
+
+/// Returns the value of the register `a` in the strong store.
+fn register(bench: &Bench) -> Value {
     let source = "store strong : linearizable; transaction get(a: handle<register<int>> in strong) -> int { \
                   return *a; }";
     let program = compile(source).program.unwrap();
@@ -169,7 +174,55 @@ fn endorsed_reads_are_checked_before_the_first_write_commits() {
     let mut get =
         Coordinator::new((module, 0), vec![handle("a")], bindings, id, shared, now_ms).unwrap();
     let outcome = finish(&bench.world, run(&mut get, &mut bench.connections(), &bench.clock));
-    assert!(matches!(outcome, Outcome::Done { result: Value::Int(2), .. }), "{outcome:?}");
+    let Outcome::Done { result, .. } = outcome else { panic!("{outcome:?}") };
+    result
+}
+
+/// Puts both stores into one database, of which no transaction spans both.
+fn across() -> Bench {
+    let memory = Memory::new("m", &[("all", Level::Linearizable), ("carts", Level::PcPsi)]);
+    Bench::new(vec![memory], &[("strong", 0, "all"), ("weak", 0, "carts")])
+}
+
+#[test]
+fn a_pcpsi_space_and_another_one_of_its_database_are_two_groups() {
+    let bench = across();
+    assert_eq!(bench.coordinator("both").plan().groups.len(), 2);
+    let (outcome, left) = bench.run("both");
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+    assert_eq!((bench.names(), bench.memories[0].names("carts").len()), (3, 3));
+    bench.collect(left);
+    assert_eq!((bench.names(), bench.memories[0].names("carts").len()), (0, 0));
+
+    let spaces = [("all", Level::PcPsi), ("weak", Level::PcPsi)];
+    let source = "store strong : pcpsi; store weak : causal;
+        transaction both(a: handle<counter> in strong, b: handle<counter> in weak) { a.add(1); b.add(1); }";
+    let binds = [("strong", 0, "all"), ("weak", 0, "weak")];
+    let bench = Bench::of(source, vec![Memory::new("m", &spaces)], &binds);
+    assert_eq!(bench.coordinator("both").plan().groups.len(), 1);
+}
+
+#[test]
+fn endorsed_reads_that_a_group_cannot_repeat_are_repeated_before_it_begins() {
+    let bench = across();
+    bench.done("weakly");
+    let (mut endorsed, mut connections) = (bench.coordinator("endorsed"), bench.connections());
+    let reads = |_: &str, request: &Request| matches!(request, Request::Begin(begin) if begin.read_only && !begin.strong);
+    let first = bench.until(&mut endorsed, &mut connections, None, reads);
+    let answer = finish(&bench.world, connections.ask(&first.0, &first.1));
+    // The endorsed read is over, and is about to be repeated.
+    let again = bench.until(&mut endorsed, &mut connections, Some(answer), reads);
+    bench.done("weakly");
+    let answer = finish(&bench.world, connections.ask(&again.0, &again.1));
+    let begins =
+        |_: &str, request: &Request| matches!(request, Request::Begin(begin) if begin.strong);
+    let begin = bench.until(&mut endorsed, &mut connections, Some(answer), begins);
+    let answer = finish(&bench.world, connections.ask(&begin.0, &begin.1));
+    let commits = |_: &str, request: &Request| is_commit(request);
+    let commit = bench.until(&mut endorsed, &mut connections, Some(answer), commits);
+    assert!(finish(&bench.world, connections.ask(&commit.0, &commit.1)).is_ok());
+    // Two, because it has read again.
+    assert_eq!(register(&bench), Value::Int(2));
 }
 
 #[test]

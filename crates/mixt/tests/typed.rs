@@ -12,8 +12,7 @@ use solera_mixt::executor::Clock;
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::Limits;
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Connection, Database, Description, Fields, List, NameWrite,
-    ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Connection, Database, Fields, List, NameWrite, ObjectCall, StoreError,
 };
 use solera_mixt::typed::{Counter, Error, Handle, Host, Program, Session, Space};
 
@@ -215,8 +214,12 @@ impl Failing {
 struct FailingConnection(Box<dyn Connection>, Failing);
 
 impl Database for Failing {
-    fn describe(&self) -> Description {
-        self.memory.describe()
+    fn name(&self) -> Arc<str> {
+        self.memory.name()
+    }
+
+    fn spans(&self, one: &str, other: &str) -> bool {
+        self.memory.spans(one, other)
     }
 
     fn level(&self, space: &str) -> Option<Level> {

@@ -62,7 +62,7 @@ pub(crate) fn bind(
 fn levels(own: &Own, stores: &[Store]) -> Vec<(String, Level)> {
     let spaces = own.names().filter_map(|name| Some((name.to_owned(), own.level(name)?)));
     let others = stores.iter().flat_map(|store| {
-        let database = store.database.describe().name;
+        let database = store.database.name();
         let level =
             move |space: &str| Some((format!("{database}/{space}"), store.database.level(space)?));
         store.spaces.iter().filter_map(move |space| level(space))
@@ -108,7 +108,7 @@ pub(crate) async fn check_operations(
     let databases = databases(own.clone(), stores);
     for (id, store) in (0..).map(StoreId).zip(&program.stores) {
         let place = &bindings.of(id).place;
-        let database = databases.iter().find(|found| found.describe().name == place.database);
+        let database = databases.iter().find(|found| found.name() == place.database);
         let database = database.expect("it is bound to one of the databases");
         let checked = database.check_operations(program, id, &place.space).await;
         checked.map_err(|error| match error {
@@ -145,7 +145,7 @@ fn place<'a>(
     let Some((database, foreign)) = space.split_once('/').filter(|_| !is_own) else {
         return Ok((0, space));
     };
-    let names = || stores.iter().map(|store| store.database.describe().name);
+    let names = || stores.iter().map(|store| store.database.name());
     match names().position(|name| *name == *database) {
         Some(at) => Ok((at + 1, foreign)),
         None => {

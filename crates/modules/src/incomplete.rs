@@ -230,7 +230,7 @@ async fn check_known_here(
     let there = databases(Own::of_caller(local, None), &shared.stores);
     for (id, store) in (0..).map(StoreId).zip(&compiled.module.program().stores) {
         let place = &bindings.of(id).place;
-        if there.iter().all(|found| found.describe().name != place.database) {
+        if there.iter().all(|found| found.name() != place.database) {
             let store = &store.name;
             return Err(error_reply(&format!(
                 "has its store `{store}` in {place}, and that is not known here"

@@ -142,10 +142,10 @@ fn databases(own: Own, stores: &[Store]) -> Vec<Arc<dyn Database>> {
 
 /// Returns the places where records of transactions may be.
 fn places(own: &Own, stores: &[Store]) -> Vec<Location> {
-    let cluster = own.describe().name;
+    let cluster = own.name();
     let own = own.names().map(|space| Location { database: cluster.clone(), space: space.into() });
     let others = stores.iter().flat_map(|store| {
-        let database = store.database.describe().name;
+        let database = store.database.name();
         store
             .spaces
             .iter()

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use solera_levels::Level;
 use solera_mixt::rights::{Access, Denial, StoreOperation};
-use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_mixt::store::{BoxFuture, Connection, Database, StoreError};
 use solera_node::{Caller, Local, Wanted};
 use solera_spaces::{Layout, Space, SpacesSession, commands};
 
@@ -52,7 +52,7 @@ impl Own {
 
     /// Returns whether a space with this name exists but cannot be used by modules.
     pub(crate) fn is_unusable(&self, name: &str) -> bool {
-        self.local.is_of_another_protocol(name)
+        self.local.lacks_transactions(name)
     }
 
     fn session(&self) -> SpacesSession<Sessions> {
@@ -90,8 +90,12 @@ impl Own {
 }
 
 impl Database for Own {
-    fn describe(&self) -> Description {
-        Description { name: self.local.cluster().into(), joint: true }
+    fn name(&self) -> Arc<str> {
+        self.local.cluster().into()
+    }
+
+    fn spans(&self, one: &str, other: &str) -> bool {
+        self.layout.spans(one, other)
     }
 
     fn level(&self, space: &str) -> Option<Level> {
@@ -169,10 +173,12 @@ mod tests {
         let space = |level: &str| {
             format!("[[space]]\nname = '{level}'\nprefix = '{level}:'\nlevel = '{level}'\n")
         };
-        let config = ["linearizable", "causal", "eventual"].map(space).concat();
+        let pcpsi =
+            "[[space]]\nname = 'pcpsi'\nprefix = 'pcpsi:'\nlevel = 'pcpsi'\nhome = 'virginia'\n";
+        let config = ["linearizable", "causal", "eventual"].map(space).concat() + pcpsi;
         let (_cluster, local) = scene::start(&config).await;
         let own = Own::of_caller(&local, None);
-        for space in ["linearizable", "causal", "eventual"] {
+        for space in ["linearizable", "causal", "eventual", "pcpsi"] {
             conformance::of_redis_types(&own, space).await;
         }
     }

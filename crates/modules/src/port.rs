@@ -10,7 +10,7 @@ use solera_session::{
     TransactionKind, Txid, Watch,
 };
 use solera_spaces::failure::of_connect;
-use solera_spaces::{Answer, Broken, Command, Port, Reply};
+use solera_spaces::{Answer, Broken, Command, Kind, Port, Reply};
 
 /// Identity that sessions act as.
 #[derive(Clone, Debug)]
@@ -88,9 +88,13 @@ impl Port for Sessions {
 /// The error reply, if no such command exists or its arguments are invalid.
 fn typed(local: &Local, command: Command) -> Result<session::Command, String> {
     Ok(match command {
-        Command::Begin { strong } => {
-            Begin { kind: if strong { TransactionKind::Strong } else { TransactionKind::Causal } }
-                .into()
+        Command::Begin { kind } => {
+            let kind = match kind {
+                Kind::Causal => TransactionKind::Causal,
+                Kind::Strong => TransactionKind::Strong,
+                Kind::PcPsi => TransactionKind::PcPsi,
+            };
+            Begin { kind }.into()
         }
         Command::Name => Txid.into(),
         Command::Commit => Commit.into(),
@@ -151,7 +155,7 @@ mod tests {
         assert_eq!(port.run(Vec::new()).await, Err(Broken("no session is open".to_owned())));
         port.open().await.unwrap();
         let set = Command::OnKey { key: b"k".to_vec(), op: Op::Set("v".into()) };
-        let begun = port.run(vec![Command::Begin { strong: false }, set]).await.unwrap();
+        let begun = port.run(vec![Command::Begin { kind: Kind::Causal }, set]).await.unwrap();
         assert_eq!(begun, [Ok(Reply::Done), Ok(Reply::Key(Found::Ok))]);
         assert!(port.is_quiet());
         {

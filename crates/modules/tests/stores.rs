@@ -17,7 +17,7 @@ use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
-use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_mixt::store::{BoxFuture, Connection, Database, StoreError};
 use solera_node::Incomplete;
 use solera_program::codec::Codec;
 
@@ -35,8 +35,12 @@ struct Switched {
 }
 
 impl Database for Switched {
-    fn describe(&self) -> Description {
-        self.memory.describe()
+    fn name(&self) -> Arc<str> {
+        self.memory.name()
+    }
+
+    fn spans(&self, one: &str, other: &str) -> bool {
+        self.memory.spans(one, other)
     }
 
     fn level(&self, space: &str) -> Option<Level> {

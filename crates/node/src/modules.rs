@@ -228,13 +228,14 @@ impl Local {
     /// Returns the spaces of the cluster that can be stores of modules: those with a level of the
     /// lattice.
     pub fn spaces(&self) -> impl Iterator<Item = &Space> {
-        self.spec.spaces.iter().filter(|space| space.runs == Runs::UniStore)
+        self.spec.spaces.iter().filter(|space| !matches!(space.runs, Runs::Primary(_)))
     }
 
-    /// Returns whether a space with this name exists that modules cannot use, because another
-    /// protocol than UniStore runs it.
-    pub fn is_of_another_protocol(&self, space: &str) -> bool {
-        self.spec.spaces.iter().any(|it| it.name == space && it.runs != Runs::UniStore)
+    /// Returns whether a space with this name exists that modules cannot use, because its protocol
+    /// has no transactions.
+    pub fn lacks_transactions(&self, space: &str) -> bool {
+        let space = self.spec.spaces.iter().find(|found| found.name == space);
+        space.is_some_and(|space| matches!(space.runs, Runs::Primary(_)))
     }
 
     /// Returns the name of the site.

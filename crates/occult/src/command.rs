@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_time::SiteId;
 
-use crate::shard::{Move, ShardId};
+use crate::shard::{Move, ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
 /// What a client does when the local replica has not applied a write on which the client depends.
@@ -55,6 +55,13 @@ pub enum Command {
         /// The transaction.
         transaction: u64,
     },
+    /// Checks that what a transaction has read belongs to one snapshot, and aborts it. The reply is
+    /// [`Response::Aborted`] with [`AbortCause::Given`] if it does, and with
+    /// [`AbortCause::ReadSet`] otherwise.
+    Certify {
+        /// The transaction.
+        transaction: u64,
+    },
     /// Waits for the outcome of a transaction that [`Response::Unknown`] names.
     Await {
         /// The transaction.
@@ -92,6 +99,9 @@ pub enum Command {
         /// The session's causal past.
         past: CausalTimestamp,
     },
+    /// Asks up to which stamp every copy at every site shows all writes, as far as this worker
+    /// knows.
+    Horizon,
 }
 
 /// Reason for which a transaction has aborted.
@@ -171,4 +181,6 @@ pub enum Response {
     Moving,
     /// The sites have not agreed on the move, for this reason.
     NotMoved(String),
+    /// Every copy at every site shows all writes up to this stamp.
+    Shown(Stamp),
 }

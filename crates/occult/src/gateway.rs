@@ -160,10 +160,17 @@ impl Gateway {
                 true => self.commit(context, request, transaction),
                 false => context.out.reply(request, Response::NoSuchTransaction),
             },
+            Command::Certify { transaction } => match self.is_idle(transaction) {
+                true => self.certify(context, request, transaction),
+                false => context.out.reply(request, Response::NoSuchTransaction),
+            },
             Command::Await { transaction } => self.await_outcome(context, request, transaction),
             Command::Abort { transaction } => self.abandon(context, request, transaction),
             // The machine answers these itself.
-            Command::Barrier { .. } | Command::CountStored { .. } | Command::Move(_) => {}
+            Command::Barrier { .. }
+            | Command::CountStored { .. }
+            | Command::Horizon
+            | Command::Move(_) => {}
         }
     }
 

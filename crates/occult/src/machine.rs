@@ -359,6 +359,10 @@ impl Occult {
                 let count = self.stored_sites(&past);
                 self.out.reply(request, Response::Stored(count));
             }
+            Command::Horizon => {
+                let shown = self.shown_everywhere();
+                self.out.reply(request, Response::Shown(shown));
+            }
             command => {
                 self.with_gateway(now, |it, context| it.on_command(context, request, command));
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_levels::Level;
-use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_mixt::store::{BoxFuture, Connection, Database, StoreError};
 use solera_program::ir::Program;
 use solera_program::types::StoreId;
 use tokio::sync::OnceCell;
@@ -81,8 +81,12 @@ impl fmt::Debug for Postgres {
 }
 
 impl Database for Postgres {
-    fn describe(&self) -> Description {
-        Description { name: Arc::clone(&self.shared.name), joint: true }
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.shared.name)
+    }
+
+    fn spans(&self, _one: &str, _other: &str) -> bool {
+        true
     }
 
     fn level(&self, space: &str) -> Option<Level> {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_levels::Level;
-use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_mixt::store::{BoxFuture, Connection, Database, StoreError};
 
 pub use crate::plain::{Plain, PlainError, Reads, Reply};
 use crate::server::Server;
@@ -69,8 +69,12 @@ impl fmt::Debug for Redis {
 }
 
 impl Database for Redis {
-    fn describe(&self) -> Description {
-        Description { name: Arc::clone(&self.name), joint: false }
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
+    fn spans(&self, _one: &str, _other: &str) -> bool {
+        false
     }
 
     fn level(&self, space: &str) -> Option<Level> {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use solera_commands::CommandId;
 use solera_config::{Spaces, User};
 use solera_data::RESERVED;
+use solera_occult::CausalTimestamp;
 use solera_unistore::Pasts;
 
 /// User and pasts that a session in this process takes over from the session for which it acts.
@@ -17,12 +18,16 @@ pub struct Delegation {
     /// Whether the session acts for the server itself.
     pub(crate) own: bool,
     pasts: Arc<Mutex<Pasts>>,
+    /// What the sessions have seen of keys that Occult holds.
+    occult: Arc<Mutex<CausalTimestamp>>,
 }
 
 impl Delegation {
-    /// Creates a delegation for a user whose session has seen `pasts`.
-    pub fn new(user: Option<Arc<User>>, pasts: Pasts) -> Delegation {
-        Delegation { user, own: false, pasts: Arc::new(Mutex::new(pasts)) }
+    /// Creates a delegation for a user whose session has seen `pasts`, and `occult` of keys that
+    /// Occult holds.
+    pub fn new(user: Option<Arc<User>>, pasts: Pasts, occult: CausalTimestamp) -> Delegation {
+        let (pasts, occult) = (Arc::new(Mutex::new(pasts)), Arc::new(Mutex::new(occult)));
+        Delegation { user, own: false, pasts, occult }
     }
 
     /// Returns the user; `None` for an unauthenticated session and for the server itself.
@@ -32,12 +37,12 @@ impl Delegation {
 
     /// Returns a delegation with the same pasts for another user.
     pub fn with_user(&self, user: Option<Arc<User>>) -> Delegation {
-        Delegation { user, own: false, pasts: self.pasts.clone() }
+        Delegation { user, own: false, ..self.clone() }
     }
 
     /// Returns a delegation with the same pasts for the server itself.
     pub fn for_server(&self) -> Delegation {
-        Delegation { user: None, own: true, pasts: self.pasts.clone() }
+        Delegation { user: None, own: true, ..self.clone() }
     }
 
     /// Returns what the sessions have seen and written.
@@ -48,6 +53,16 @@ impl Delegation {
     /// Records what a session has seen and written.
     pub(crate) fn note(&self, pasts: &Pasts) {
         self.pasts.lock().unwrap_or_else(PoisonError::into_inner).join(pasts);
+    }
+
+    /// Returns what the sessions have seen of keys that Occult holds.
+    pub(crate) fn occult(&self) -> CausalTimestamp {
+        self.occult.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records by `join` what a session has seen of keys that Occult holds.
+    pub(crate) fn note_occult(&self, join: impl FnOnce(&mut CausalTimestamp)) {
+        join(&mut self.occult.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Returns whether the session may run a command even if its user may not. It may always run
@@ -84,6 +99,7 @@ pub fn is_reserved(spaces: &Spaces, key: &[u8]) -> bool {
 mod tests {
     use solera_config::Space;
     use solera_levels::Level;
+    use solera_occult::Scheme;
 
     use super::*;
 
@@ -91,7 +107,8 @@ mod tests {
     fn a_delegate_has_more_rights_only_on_reserved_keys() {
         let spaces = vec![Space::new("mail", "mail:", Level::Causal)];
         let spaces = Spaces::new(spaces).unwrap();
-        let delegation = Delegation::new(None, Pasts::none(1));
+        let past = CausalTimestamp::new(Scheme::PerSite(1));
+        let delegation = Delegation::new(None, Pasts::none(1), past);
         let may = |command, keys: &[&'static [u8]]| {
             delegation.may(command, keys.iter().copied(), &spaces)
         };

@@ -156,6 +156,9 @@ impl<W: Context> ClientSession<W> {
     pub fn publish(&self) {
         if let Some(delegation) = &self.delegation {
             delegation.note(&self.pasts);
+            delegation.note_occult(|past| {
+                self.worker.join_occult(past, &self.occult.past);
+            });
         }
         self.client.update_info(|info| {
             info.name.clone_from(&self.name);

@@ -7,8 +7,18 @@ use solera_data::RESERVED;
 use solera_levels::Level;
 use solera_mixt::store::{Name, StoreError};
 
+use crate::port::Kind;
+
 /// Prefix of the keys of named objects, after the prefix of their space.
 const NAMES: &str = "mixt:";
+/// Number of sets that list the recovery records of a space of level `pcpsi`.
+const INDEXES: usize = 16;
+
+/// Returns whether one transaction of a cluster can span spaces of two levels: those of level
+/// `pcpsi` have transactions of their own.
+pub fn spans(one: Level, other: Level) -> bool {
+    (one == Level::PcPsi) == (other == Level::PcPsi)
+}
 
 /// A space of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +66,14 @@ impl Layout {
         self.spaces.iter().find(|space| *space.name == *name)
     }
 
+    /// Returns whether one transaction can span two spaces.
+    pub fn spans(&self, one: &str, other: &str) -> bool {
+        match (self.find(one), self.find(other)) {
+            (Some(one), Some(other)) => spans(one.level, other.level),
+            _ => false,
+        }
+    }
+
     /// Returns the reason why a space cannot be used; `None` if it can be used.
     pub fn why_unfit(&self, name: &str) -> Option<&str> {
         self.unfit.get(name).map(String::as_str)
@@ -101,6 +119,38 @@ impl Layout {
         self.place(&name.space, &format!("{RESERVED}{NAMES}{}", name.key))
     }
 
+    /// Returns the kind of a transaction that uses a space. `strong` is whether it uses a strong
+    /// space, too.
+    pub(crate) fn kind(&self, strong: bool, space: &str) -> Result<Kind, StoreError> {
+        Ok(match self.space(space)?.level {
+            Level::PcPsi => Kind::PcPsi,
+            _ if strong => Kind::Strong,
+            _ => Kind::Causal,
+        })
+    }
+
+    /// Returns the key of the set that lists a recovery record of a space.
+    pub(crate) fn index(&self, record: &Name) -> Result<Vec<u8>, StoreError> {
+        let mut all = self.indexes(&record.space)?;
+        let sum = record.key.bytes().fold(0_usize, |sum, byte| sum + usize::from(byte));
+        let number = sum % all.len();
+        Ok(all.swap_remove(number))
+    }
+
+    /// Returns the keys of the sets that list the recovery records of a space.
+    ///
+    /// In most cases, this is one key in the default space, so that records of strong spaces do not
+    /// conflict with one another. The transactions of a space of level `pcpsi` cannot span the
+    /// default space. The space itself contains several sets, so that few of its transactions
+    /// conflict.
+    pub(crate) fn indexes(&self, space: &str) -> Result<Vec<Vec<u8>>, StoreError> {
+        if self.space(space)?.level != Level::PcPsi {
+            return Ok(vec![format!("{RESERVED}{NAMES}records:{space}").into_bytes()]);
+        }
+        let key = |number| self.place(space, &format!("{RESERVED}{NAMES}records:{number}"));
+        (0..INDEXES).map(key).collect()
+    }
+
     /// Returns whether commands in a space are ordered against others by certification.
     pub(crate) fn is_strong(&self, space: &str) -> Result<bool, StoreError> {
         Ok(matches!(self.space(space)?.level, Level::Linearizable | Level::Por))
@@ -117,12 +167,6 @@ impl Layout {
         }
         Ok(strong)
     }
-}
-
-/// Returns the key of the set with the names of a space's recovery records. The key is in the
-/// default space, so that records of strong spaces do not conflict with one another.
-pub(crate) fn index(space: &str) -> Vec<u8> {
-    format!("{RESERVED}{NAMES}records:{space}").into_bytes()
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! A [`SpacesSession`] is a connection of `solera-mixt`. It sends [`Command`]s and receives
 //! [`Reply`]s through a [`Port`]. Crate `solera` implements a port over RESP, for clients, and
 //! crate `solera-modules` one for the sessions of its own process. One transaction may use several
-//! spaces, so that strong and causal writes take effect together. Objects are stored as Redis types
+//! spaces, so that strong and causal writes take effect together. Spaces of level `pcpsi` have
+//! transactions of their own, which span no other spaces. Objects are stored as Redis types
 //! that other clients read and write too; `docs/guide/modules.md` lists them.
 //!
 //! In a space of level `por`, reads are certified only where the configuration declares that they
@@ -28,9 +29,9 @@ mod system;
 pub use solera_data::RESERVED;
 
 pub use self::digest::digest;
-pub use self::layout::{Layout, Space, Unfit};
+pub use self::layout::{Layout, Space, Unfit, spans};
 pub use self::objects::commands;
-pub use self::port::{Answer, Broken, Command, Port, Reply};
+pub use self::port::{Answer, Broken, Command, Kind, Port, Reply};
 pub use self::session::SpacesSession;
 pub use self::system::System;
 

@@ -7,13 +7,25 @@ use solera_data::{Op, Outcome};
 use solera_mixt::remote_group::RemoteGroup;
 use solera_mixt::store::{Horizon, StoreError};
 
+/// Kind of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Causal.
+    #[default]
+    Causal,
+    /// Strong: it is certified.
+    Strong,
+    /// Of level `pcpsi`: it spans only spaces of this level, and no other kind spans them.
+    PcPsi,
+}
+
 /// A command of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Opens a transaction → [`Reply::Done`].
     Begin {
-        /// Whether the transaction is certified.
-        strong: bool,
+        /// Kind of the transaction.
+        kind: Kind,
     },
     /// Asks for the name of the open strong transaction → [`Reply::Name`].
     Name,
@@ -21,7 +33,7 @@ pub enum Command {
     Commit,
     /// Aborts the open transaction → [`Reply::Done`].
     Abort,
-    /// Aborts the open strong transaction and certifies its reads → [`Reply::Done`].
+    /// Aborts the open transaction, which is not causal, and certifies its reads → [`Reply::Done`].
     Certify,
     /// Makes the open transaction conflict with all changes of a key → [`Reply::Done`].
     Watch {

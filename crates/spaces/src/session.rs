@@ -18,9 +18,9 @@ use solera_program::keys::type_of;
 
 use self::doubt::{Doubt, Doubted, Object};
 use crate::failure;
-use crate::layout::{Layout, index};
+use crate::layout::Layout;
 use crate::objects;
-use crate::port::{Answer, Broken, Command, Port, Reply};
+use crate::port::{Answer, Broken, Command, Kind, Port, Reply};
 
 /// Prefix of the names that can be listed: those of recovery records.
 const LISTED: &str = "r:";
@@ -41,6 +41,7 @@ pub struct SpacesSession<P> {
 /// A transaction that is not begun at the server yet: the first command sends the begin with it.
 #[derive(Clone, Copy, Debug)]
 struct Due {
+    /// Whether it uses a strong space.
     strong: bool,
     /// Whether at most one command follows, which only reads.
     once: bool,
@@ -49,10 +50,10 @@ struct Due {
 /// A transaction that was begun at the server.
 #[derive(Clone, Debug, Default)]
 struct Open {
-    strong: bool,
+    kind: Kind,
     /// Name to ask for its outcome, if it has one.
     transaction: Option<String>,
-    /// A named object that the transaction writes.
+    /// A key that the transaction writes, of a named object if it is strong.
     object: Option<Object>,
 }
 
@@ -85,43 +86,47 @@ impl<P: Port> SpacesSession<P> {
         Ok(answers.into_iter().next().unwrap_or_else(|| Ok(Reply::Other("nothing".to_owned()))))
     }
 
-    /// Runs commands within the transaction, and begins it first if necessary.
+    /// Runs commands on keys of a space within the transaction, and begins it first if necessary.
     async fn send_within(
         &mut self,
+        space: &str,
         commands: Vec<Command>,
         writes: bool,
     ) -> Result<Vec<Answer>, StoreError> {
-        let (mut all, strong) = match &self.state {
+        let (mut all, kind) = match &self.state {
             State::Closed | State::Over | State::Spoiled(_) => return Err(self.state.not_open()),
-            State::Due(Due { strong, .. }) => (self.begin_commands(*strong), *strong),
-            State::Open(open) => (Vec::new(), open.strong),
+            State::Due(Due { strong, .. }) => {
+                let kind = self.layout.kind(*strong, space)?;
+                (self.begin_commands(kind), kind)
+            }
+            State::Open(open) => (Vec::new(), open.kind),
         };
         if writes && !all.is_empty() {
             // If the begin failed, later commands would take effect outside a transaction.
             let answers = self.send(all).await.map_err(failure::of_break)?;
-            self.began(strong, answers)?;
+            self.began(kind, answers)?;
             all = Vec::new();
         }
         let begins = all.len();
         all.extend(commands);
         let mut answers = self.send(all).await.map_err(failure::of_break)?;
         if begins > 0 {
-            self.began(strong, answers.drain(..begins))?;
+            self.began(kind, answers.drain(..begins))?;
         }
         Ok(answers)
     }
 
     /// Returns the commands that begin a transaction that may write. If a session may end while it
     /// commits, the transaction needs a name to ask for its outcome.
-    fn begin_commands(&self, strong: bool) -> Vec<Command> {
-        let name = (strong && !self.port.is_local()).then_some(Command::Name);
-        [Command::Begin { strong }].into_iter().chain(name).collect()
+    fn begin_commands(&self, kind: Kind) -> Vec<Command> {
+        let name = (kind == Kind::Strong && !self.port.is_local()).then_some(Command::Name);
+        [Command::Begin { kind }].into_iter().chain(name).collect()
     }
 
     /// Handles the answers to [`Self::begin_commands`].
     fn began(
         &mut self,
-        strong: bool,
+        kind: Kind,
         answers: impl IntoIterator<Item = Answer>,
     ) -> Result<(), StoreError> {
         let mut answers = answers.into_iter();
@@ -134,7 +139,7 @@ impl<P: Port> SpacesSession<P> {
             Some(Ok(Reply::Name(name))) => Some(name),
             _ => None,
         };
-        self.state = State::Open(Open { strong, transaction, object: None });
+        self.state = State::Open(Open { kind, transaction, object: None });
         Ok(())
     }
 
@@ -162,12 +167,10 @@ impl<P: Port> SpacesSession<P> {
         self.open().await?;
         let strong = begin.strong || self.layout.are_strong(&begin.names)?;
         self.state = State::Due(Due { strong, once: begin.once });
-        if begin.names.is_empty() {
-            return Ok(Vec::new());
-        }
+        let Some(first) = begin.names.first() else { return Ok(Vec::new()) };
         let reads = begin.names.iter().map(|name| Ok(read_all(self.layout.name(name)?)));
         let reads = reads.collect::<Result<_, StoreError>>()?;
-        let answers = self.send_within(reads, false).await?;
+        let answers = self.send_within(&first.space, reads, false).await?;
         let mut found = Vec::with_capacity(answers.len());
         for answer in answers {
             match answer {
@@ -198,10 +201,19 @@ impl<P: Port> SpacesSession<P> {
         commands.extend(look.map(read_all));
         let mut answers = match self.state {
             _ if at_once => self.send(commands).await.map_err(failure::of_break)?,
-            State::Due(Due { strong, once: true }) => self.read_once(strong, commands).await?,
-            _ => self.send_within(commands, call.op.mutates()).await?,
+            State::Due(Due { strong, once: true }) => {
+                let kind = self.layout.kind(strong, &call.space)?;
+                self.read_once(kind, commands).await?
+            }
+            _ => self.send_within(&call.space, commands, call.op.mutates()).await?,
         }
         .into_iter();
+        if let State::Open(open) = &mut self.state
+            && open.kind == Kind::PcPsi
+            && call.op.mutates()
+        {
+            open.object.get_or_insert_with(|| Object { key: key.clone(), exclusive: true });
+        }
         if typed && let Err(wrong) = check_type(call, answers.next()) {
             return Err(self.spoil(wrong).await);
         }
@@ -289,10 +301,7 @@ impl<P: Port> SpacesSession<P> {
                 return Ok(());
             }
             let before = *strong;
-            let names = writes.iter().map(|write| match write {
-                NameWrite::Set { name, .. } | NameWrite::Remove { name, .. } => name,
-            });
-            let strong = self.layout.are_strong(names)? || before;
+            let strong = self.layout.are_strong(writes.iter().map(NameWrite::name))? || before;
             self.state = State::Due(Due { strong, once: false });
         }
         if !writes.is_empty() {
@@ -336,17 +345,17 @@ impl<P: Port> SpacesSession<P> {
     /// commands.
     async fn read_once(
         &mut self,
-        strong: bool,
+        kind: Kind,
         commands: Vec<Command>,
     ) -> Result<Vec<Answer>, StoreError> {
-        let mut all = vec![Command::Begin { strong }];
+        let mut all = vec![Command::Begin { kind }];
         all.extend(commands);
         all.push(Command::Commit);
         // The transaction changes nothing, so its outcome does not matter if no answer arrives.
         let mut answers = self.send(all).await.map_err(failure::of_break)?;
         self.state = State::Closed;
         let end = answers.pop();
-        self.began(strong, [answers.remove(0)])?;
+        self.began(kind, [answers.remove(0)])?;
         self.state = State::Over;
         // The error of a command is more specific than the error of the end that follows it.
         if let Some(end) = end
@@ -363,11 +372,13 @@ impl<P: Port> SpacesSession<P> {
         let mut new = Vec::new();
         let mut object = None;
         for write in writes {
-            let (NameWrite::Set { name, .. } | NameWrite::Remove { name, .. }) = write;
+            let name = write.name();
             let key = self.layout.name(name)?;
-            if object.is_none() && self.layout.is_strong(&name.space)? {
-                let linearizable = self.layout.space(&name.space)?.level == Level::Linearizable;
-                object = Some(Object { key: key.clone(), linearizable });
+            let level = self.layout.space(&name.space)?.level;
+            let conflicts = matches!(level, Level::Linearizable | Level::Por | Level::PcPsi);
+            if object.is_none() && conflicts {
+                let exclusive = level != Level::Por;
+                object = Some(Object { key: key.clone(), exclusive });
             }
             let listed = vec![name.key.as_bytes().into()];
             let (op, listed) = match write {
@@ -384,10 +395,11 @@ impl<P: Port> SpacesSession<P> {
             commands.push(Command::OnKey { key, op });
             // All values of a record are removed together.
             if name.key.starts_with(LISTED) {
-                commands.push(Command::OnKey { key: index(&name.space), op: listed });
+                commands.push(Command::OnKey { key: self.layout.index(name)?, op: listed });
             }
         }
-        let answers = self.send_within(commands, true).await?;
+        let space = writes.first().map_or("", |write| &write.name().space);
+        let answers = self.send_within(space, commands, true).await?;
         for (place, answer) in answers.into_iter().enumerate() {
             match answer {
                 Err(text) => return Err(self.fail(&text).await),
@@ -399,7 +411,7 @@ impl<P: Port> SpacesSession<P> {
             }
         }
         if let State::Open(open) = &mut self.state {
-            open.object = object;
+            open.object = object.or(open.object.take());
         }
         Ok(())
     }
@@ -434,12 +446,15 @@ impl<P: Port> SpacesSession<P> {
             return Err(StoreError::Refused(text));
         }
         self.open().await?;
-        let read = Command::OnKey { key: index(&list.space), op: Op::SetMembers };
-        let answer = self.ask(read).await.map_err(failure::of_break)?;
-        let members = match answer.map_err(|text| failure::of_command(&text))? {
-            Reply::Key(Outcome::Members(members)) => members,
-            other => return Err(failure::unexpected(&other)),
-        };
+        let indexes = self.layout.indexes(&list.space)?.into_iter();
+        let reads = indexes.map(|key| Command::OnKey { key, op: Op::SetMembers });
+        let mut members = Vec::new();
+        for answer in self.send(reads.collect()).await.map_err(failure::of_break)? {
+            match answer.map_err(|text| failure::of_command(&text))? {
+                Reply::Key(Outcome::Members(found)) => members.extend(found),
+                other => return Err(failure::unexpected(&other)),
+            }
+        }
         let texts = members.iter().filter_map(|name| std::str::from_utf8(name.as_bytes()).ok());
         let mut names: Vec<Arc<str>> = texts
             .filter(|text| text.starts_with(&*list.prefix) && **text > *list.after)

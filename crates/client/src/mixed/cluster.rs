@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use solera_levels::Level;
-use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_mixt::store::{BoxFuture, Connection, Database, StoreError};
 use solera_program::ir::Program;
 use solera_program::types::StoreId;
-use solera_spaces::{Layout, Unfit};
+use solera_spaces::{Layout, Unfit, spans};
 
 use super::{Connect, Sources, Space, Spaces};
 use crate::client::Client;
@@ -132,8 +132,15 @@ impl fmt::Debug for Cluster {
 }
 
 impl Database for Cluster {
-    fn describe(&self) -> Description {
-        Description { name: Arc::clone(&self.shared.name), joint: true }
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.shared.name)
+    }
+
+    fn spans(&self, one: &str, other: &str) -> bool {
+        match (self.level(one), self.level(other)) {
+            (Some(one), Some(other)) => spans(one, other),
+            _ => false,
+        }
     }
 
     fn level(&self, space: &str) -> Option<Level> {

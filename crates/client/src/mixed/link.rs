@@ -7,7 +7,7 @@ use solera_mixt::remote_group::RemoteGroup;
 use solera_mixt::store::{Horizon, StoreError};
 use solera_resp::Value;
 use solera_spaces::failure::of_connect;
-use solera_spaces::{Answer, Broken, Command, Port, Reply, UNKNOWN_MODULE};
+use solera_spaces::{Answer, Broken, Command, Kind, Port, Reply, UNKNOWN_MODULE};
 
 use super::{Connect, Sources};
 use crate::client::{Client, Token};
@@ -157,8 +157,13 @@ fn words(name: &[u8], rest: impl IntoIterator<Item = Vec<u8>>) -> Words {
 
 fn words_of(command: &Command) -> Words {
     match command {
-        Command::Begin { strong } => {
-            words(b"SOLERA.BEGIN", [if *strong { b"STRONG".to_vec() } else { b"CAUSAL".to_vec() }])
+        Command::Begin { kind } => {
+            let kind: &[u8] = match kind {
+                Kind::Causal => b"CAUSAL",
+                Kind::Strong => b"STRONG",
+                Kind::PcPsi => b"PCPSI",
+            };
+            words(b"SOLERA.BEGIN", [kind.to_vec()])
         }
         Command::Name => words(b"SOLERA.TXID", []),
         Command::Commit => words(b"SOLERA.COMMIT", []),

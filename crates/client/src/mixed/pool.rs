@@ -67,13 +67,13 @@ impl Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.database.describe().name;
+        let name = self.database.name();
         f.debug_struct("Pool").field("database", &name).field("most", &self.most).finish()
     }
 }
 
 impl Database for Pool {
-    database_methods!(database: describe level executes check_operations user commit_replica learn);
+    database_methods!(database: name level spans executes check_operations user commit_replica learn);
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async { Ok(Box::new(self.take().await?) as Box<dyn Connection>) })
@@ -133,9 +133,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use solera_levels::Level;
-    use solera_mixt::store::{
-        Answer, Begin, Description, Fields, Horizon, List, NameWrite, ObjectCall,
-    };
+    use solera_mixt::store::{Answer, Begin, Fields, Horizon, List, NameWrite, ObjectCall};
 
     use super::*;
 
@@ -153,8 +151,12 @@ mod tests {
     }
 
     impl Database for Counting {
-        fn describe(&self) -> Description {
-            Description { name: "counting".into(), joint: true }
+        fn name(&self) -> Arc<str> {
+            "counting".into()
+        }
+
+        fn spans(&self, _one: &str, _other: &str) -> bool {
+            true
         }
 
         fn level(&self, _space: &str) -> Option<Level> {

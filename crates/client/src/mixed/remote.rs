@@ -29,13 +29,13 @@ impl Remote {
 
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = self.database.describe().name;
+        let name = self.database.name();
         f.debug_struct("Remote").field("database", &name).field("beside", &self.beside).finish()
     }
 }
 
 impl Database for Remote {
-    database_methods!(database: describe level check_operations commit_replica);
+    database_methods!(database: name level spans check_operations commit_replica);
 
     fn executes(&self) -> bool {
         self.beside.executes()
@@ -134,7 +134,6 @@ mod tests {
     use std::sync::Mutex;
 
     use solera_levels::Level;
-    use solera_mixt::store::Description;
     use solera_program::ir::Program;
     use solera_program::types::StoreId;
 
@@ -145,8 +144,12 @@ mod tests {
     struct Odd(Mutex<Vec<String>>);
 
     impl Database for Odd {
-        fn describe(&self) -> Description {
-            Description { name: "odd".into(), joint: false }
+        fn name(&self) -> Arc<str> {
+            "odd".into()
+        }
+
+        fn spans(&self, _one: &str, _other: &str) -> bool {
+            false
         }
 
         fn level(&self, _space: &str) -> Option<Level> {
@@ -186,10 +189,7 @@ mod tests {
         let beside = Spaces::known(named, Arc::new(nowhere), layout).executing([]);
         let sources = beside.sources.clone().unwrap();
         let remote = Remote::new(odd.clone(), beside);
-        assert_eq!(
-            (remote.describe(), remote.commit_replica()),
-            (odd.describe(), odd.commit_replica())
-        );
+        assert_eq!((remote.name(), remote.commit_replica()), (odd.name(), odd.commit_replica()));
         assert_eq!(remote.level("any"), Some(Level::Causal));
         let program = solera_language::compile::compile("store s : causal;").program.unwrap();
         let checked = remote.check_operations(&program, StoreId(0), "any").await;

@@ -186,7 +186,7 @@ impl Coordinator {
     /// would repeat the group.
     fn of_others(&self, leases: &[RecoveryLease]) -> Vec<(Arc<str>, Commits)> {
         let groups = &self.job.plan.groups[self.state.next as usize..];
-        let merging = groups.iter().filter(|group| group.writes() && !group.strong);
+        let merging = groups.iter().filter(|group| group.writes() && !group.validated);
         let databases: BTreeSet<_> = merging.filter_map(|group| group.database.as_ref()).collect();
         let commits = databases.into_iter().map(|database| {
             let commit_replicas =
@@ -219,7 +219,7 @@ impl Coordinator {
         let groups = &self.job.plan.groups;
         let first = &groups[self.job.plan.first_writer?];
         let group = groups.get(index).filter(|group| group.writes())?;
-        if self.after_stopped || !(first.strong && first.atomic) {
+        if self.after_stopped || !(first.validated && first.atomic) {
             return None;
         }
         Some((group.database.clone()?, self.job.mark(index)?))

@@ -1,21 +1,25 @@
 //! Repeats earlier reads and compares the answers.
 //!
-//! The group that is about to commit repeats the reads in its own database, in its own transaction
-//! and before it writes. This module repeats the others.
+//! The group that is about to commit repeats the reads that its transaction can span, in this
+//! transaction and before it writes. This module repeats the others: before the commit, while the
+//! transaction is open, if they are in other databases. Otherwise the group's session would need a
+//! second transaction. Endorsed reads are then repeated before the group begins, and a group that
+//! makes reads doubtful is given up, so that the transaction starts over.
 
 use std::sync::Arc;
 
 use super::{Ask, Coordinator, Reads, Stage};
 use crate::group::{Done, GroupRun, stays_open};
 use crate::outcome::Why;
+use crate::plan::Group;
 use crate::request::calls::{Begin, StoreError};
 use crate::request::{Reply, Request};
 
 /// Progress of a validation.
 #[derive(Debug)]
 pub(super) struct Validation {
-    /// Group that is ready to commit, with an open transaction; `None` at the end of a transaction
-    /// that only reads.
+    /// Group that is ready to commit, with an open transaction; `None` before a group begins, and
+    /// at the end of a transaction that only reads.
     pending: Option<Box<GroupRun>>,
     /// Index of the group in `reads` whose operations are repeated.
     group: usize,
@@ -46,14 +50,34 @@ impl Coordinator {
         if !group.writes() || !self.must_validate() {
             return Vec::new();
         }
-        self.reads_in(group.database.as_ref()).cloned().collect()
+        self.reads_within(group).cloned().collect()
     }
 
-    /// Returns the reads in a database.
-    pub(super) fn reads_in(&self, database: Option<&Arc<str>>) -> impl Iterator<Item = &Done> {
+    /// Returns the reads that a group can repeat in its own transaction.
+    pub(super) fn reads_within(&self, group: &Group) -> impl Iterator<Item = &Done> {
         let groups = &self.job.plan.groups;
-        let there = move |reads: &&Reads| groups[reads.group].database.as_ref() == database;
-        self.reads.iter().filter(there).flat_map(|reads| &reads.calls)
+        let within = move |reads: &&Reads| self.job.can_join(&groups[reads.group], group);
+        self.reads.iter().filter(within).flat_map(|reads| &reads.calls)
+    }
+
+    /// Returns whether there are reads in the database of a group that the group cannot repeat,
+    /// because its transaction cannot span them. While that transaction is open, the session can
+    /// open no other one to repeat them.
+    pub(super) fn has_reads_beside(&self, group: &Group) -> bool {
+        let groups = &self.job.plan.groups;
+        self.reads.iter().any(|reads| {
+            let of = &groups[reads.group];
+            !reads.calls.is_empty()
+                && of.database == group.database
+                && !self.job.can_join(of, group)
+        })
+    }
+
+    /// Returns whether reads must be repeated before a group begins: they are endorsed, and the
+    /// group has to commit after them, but cannot repeat them.
+    pub(super) fn must_validate_before(&self, group: &Group) -> bool {
+        let is_doubtful = self.visibility.suspicious || self.is_long();
+        group.writes() && !is_doubtful && self.must_validate() && self.has_reads_beside(group)
     }
 
     pub(super) fn validate(
@@ -64,6 +88,10 @@ impl Coordinator {
         let Some(reads) = self.reads.get(validation.group) else {
             return match validation.pending.take() {
                 Some(run) => self.commit(run),
+                None if (self.state.next as usize) < self.job.plan.groups.len() => {
+                    self.validated_before = true;
+                    None
+                }
                 None => {
                     self.visibility.suspicious = false;
                     self.reads.clear();

@@ -72,6 +72,15 @@ pub enum NameWrite {
     },
 }
 
+impl NameWrite {
+    /// Returns the named object.
+    pub fn name(&self) -> &Name {
+        match self {
+            NameWrite::Set { name, .. } | NameWrite::Remove { name, .. } => name,
+        }
+    }
+}
+
 /// Request for a list of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {

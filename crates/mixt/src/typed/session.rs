@@ -57,7 +57,7 @@ impl Space {
 
 impl fmt::Debug for Space {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.database.describe().name, self.name)
+        write!(f, "{}/{}", self.database.name(), self.name)
     }
 }
 

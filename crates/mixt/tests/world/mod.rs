@@ -18,8 +18,8 @@ use solera_mixt::memory::Memory;
 use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::rights::{Access, Denial};
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
-    NameWrite, ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Commits, Connection, Database, Fields, Horizon, List, NameWrite,
+    ObjectCall, StoreError,
 };
 use solera_program::operation::ObjectOp;
 use solera_program::value::Value;
@@ -167,8 +167,12 @@ impl Drop for FaultyConnection {
 }
 
 impl Database for Faulty {
-    fn describe(&self) -> Description {
-        self.memory.describe()
+    fn name(&self) -> Arc<str> {
+        self.memory.name()
+    }
+
+    fn spans(&self, one: &str, other: &str) -> bool {
+        self.memory.spans(one, other)
     }
 
     fn level(&self, space: &str) -> Option<Level> {
@@ -196,7 +200,7 @@ impl Database for Faulty {
         if users.is_lax(Lax::Beforehand) || users.is_lax(Lax::Names) || accesses.is_empty() {
             return None;
         }
-        let found = users.check(Some(user.unwrap_or("nobody")), &self.describe().name);
+        let found = users.check(Some(user.unwrap_or("nobody")), &self.name());
         let denied = |error: StoreError| Denial { phase: None, reason: error.to_string() };
         found.err().map(denied)
     }
@@ -293,7 +297,7 @@ impl Connection for FaultyConnection {
     ) -> BoxFuture<'a, Result<Answer, StoreError>> {
         Box::pin(async {
             self.fault().await?;
-            let name = self.memory.describe().name;
+            let name = self.memory.name();
             self.world.users.check(self.user.as_deref(), &name)?;
             let mut answer = self.inner().perform(call).await?;
             if let (true, Some(Value::Int(number))) = (call.op.mutates(), call.args.first())

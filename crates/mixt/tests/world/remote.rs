@@ -12,7 +12,7 @@ use solera_mixt::executor::{Clock, Connections};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::Limits;
 use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
-use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_mixt::store::{BoxFuture, Connection, Database, StoreError};
 use solera_mixt::worker::{ExecuteError, Worker};
 
 use super::{Faulty, FaultyConnection, World, WorldClock, pause};
@@ -99,8 +99,12 @@ struct Lent {
 }
 
 impl Database for Lent {
-    fn describe(&self) -> Description {
-        self.memory.describe()
+    fn name(&self) -> Arc<str> {
+        self.memory.name()
+    }
+
+    fn spans(&self, one: &str, other: &str) -> bool {
+        self.memory.spans(one, other)
     }
 
     fn level(&self, space: &str) -> Option<Level> {

@@ -65,22 +65,36 @@ pub(super) struct Executing {
 }
 
 impl Gateway {
+    /// Checks that the versions that a transaction has read are pairwise consistent.
+    ///
+    /// # Errors
+    /// The reason why the transaction must abort.
+    fn validate_reads(&self, context: &Context<'_>, number: u64) -> Result<(), AbortCause> {
+        let transaction = &self.open[&number].transaction;
+        if transaction.moved(context.homes).is_some() {
+            return Err(AbortCause::Moved);
+        }
+        match context.config.has(Rule::ValidateReadSet) {
+            true => transaction.validate_reads(context.homes),
+            false => Ok(()),
+        }
+        .map_err(AbortCause::ReadSet)
+    }
+
+    /// Ends a transaction without effect, after validation of its reads.
+    pub(super) fn certify(&mut self, context: &mut Context<'_>, request: RequestId, number: u64) {
+        let validated = self.validate_reads(context, number);
+        let cause = validated.err().unwrap_or(AbortCause::Given);
+        self.end(context, number, request, Response::Aborted(cause));
+    }
+
     /// Commits a transaction (§6.2; List. 3 l. 40–45). A transaction that only reads commits
     /// without a message.
     pub(super) fn commit(&mut self, context: &mut Context<'_>, request: RequestId, number: u64) {
-        let transaction = &self.open[&number].transaction;
-        let validated = match context.config.has(Rule::ValidateReadSet) {
-            true => transaction.validate_reads(context.homes),
-            false => Ok(()),
-        };
-        if transaction.moved(context.homes).is_some() {
-            let reply = Response::Aborted(AbortCause::Moved);
-            return self.end(context, number, request, reply);
-        }
-        if let Err(shard) = validated {
-            let cause = AbortCause::ReadSet(shard);
+        if let Err(cause) = self.validate_reads(context, number) {
             return self.end(context, number, request, Response::Aborted(cause));
         }
+        let transaction = &self.open[&number].transaction;
         let mut participants: BTreeMap<Address, Participant> = BTreeMap::new();
         for (key, effect) in transaction.writes() {
             let (_, site, home) = context.home_of(key);

@@ -57,6 +57,12 @@ impl Occult {
         usize::from(self.config.topology.workers[self.config.address.site.index()])
     }
 
+    /// Returns the stamp up to which every copy at every site shows all writes.
+    pub(super) fn shown_everywhere(&self) -> Stamp {
+        let shown = self.homes.sites().map(|site| self.passed.shown(site, self.workers()));
+        shown.min().unwrap_or_default()
+    }
+
     /// Returns what this site has confirmed about the homes of a site.
     pub(super) fn unread_here(&self, site: SiteId) -> Stamp {
         self.passed.unread(site, self.workers())

@@ -103,6 +103,7 @@ impl Typed for AttachHorizon {
     async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<Horizon, String> {
         outside(session)?;
         let physical = Timestamp::from_physical(session.worker.now().physical);
+        let of_occult = session.horizon_of_occult().await?;
         Ok(session.worker.with(|replica| {
             let status = replica.status();
             let (members, view) = (status.members(), status.view());
@@ -113,7 +114,7 @@ impl Typed for AttachHorizon {
             let is_strong = view.stable_vec.strong > Timestamp::ZERO;
             let strong = is_strong.then_some(view.settled_vec.strong);
             let latest = status.clock().max(view.clock).max(physical).later(SKEW);
-            let stable = settled.chain(strong).min().unwrap_or(Timestamp::ZERO);
+            let stable = settled.chain(strong).chain(of_occult).min().unwrap_or(Timestamp::ZERO);
             Horizon { latest, stable }
         }))
     }

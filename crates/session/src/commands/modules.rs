@@ -94,7 +94,8 @@ async fn hand_over<W: Context>(session: &mut ClientSession<W>, request: Vec<Vec<
     if session.in_transaction() {
         return session.fail("ERR modules cannot be used inside a transaction");
     }
-    let delegation = Delegation::new(session.identity.user(), session.pasts);
+    let (user, occult) = (session.identity.user(), session.occult.past.clone());
+    let delegation = Delegation::new(user, session.pasts, occult);
     let Some(answer) = session.worker.run_modules(delegation.clone(), request) else {
         return session.fail("ERR this server runs no modules");
     };
@@ -104,6 +105,7 @@ async fn hand_over<W: Context>(session: &mut ClientSession<W>, request: Vec<Vec<
         Err(_) => session.fail_unanswered(),
     }
     session.pasts.join(&delegation.pasts());
+    session.worker.join_occult(&mut session.occult.past, &delegation.occult());
 }
 
 /// Appends a value. Kinds that modules never answer with are written as text.

@@ -10,6 +10,7 @@ use solera_data::{Key, Op, OpError, Outcome};
 use solera_occult::{
     AbortCause, CausalTimestamp, Command, OnStale, ReadCounts, Response, Scheme, Unknown,
 };
+use solera_time::{Physical, Timestamp};
 
 use super::ClientSession;
 use super::conflict::PATIENCE;
@@ -375,6 +376,21 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
+    /// Drops a transaction after validation of its reads.
+    ///
+    /// # Errors
+    /// The error reply, if they do not belong to one snapshot.
+    pub(super) async fn certify_on_occult(
+        &mut self,
+        transaction: OccultTransaction,
+    ) -> Result<(), String> {
+        match self.call_occult(Command::Certify { transaction: transaction.0 }).await? {
+            Response::Aborted(AbortCause::Given) => Ok(()),
+            Response::Aborted(cause) => Err(aborted(&cause)),
+            _ => Err(expired()),
+        }
+    }
+
     /// EXEC of commands on keys that Occult holds. Retries after conflicts if no key is watched,
     /// because the commands then do not depend on what the client has read.
     pub(super) async fn exec_on_occult(&mut self, queue: &Queue<W>) {
@@ -502,6 +518,21 @@ impl<W: Context> ClientSession<W> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the time up to which every copy of every key that Occult holds shows all writes;
+    /// `None` if it holds none.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn horizon_of_occult(&self) -> Result<Option<Timestamp>, String> {
+        if !self.worker.spec().spaces.run_occult() {
+            return Ok(None);
+        }
+        match self.call_occult(Command::Horizon).await? {
+            Response::Shown(stamp) => Ok(Some(Timestamp::from_physical(Physical(stamp.0)))),
+            _ => Err(self.unanswered()),
+        }
     }
 
     /// Adds a token's past to the session's. The session waits for nothing: each of its reads is

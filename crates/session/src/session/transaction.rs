@@ -89,7 +89,8 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// SOLERA.ABORT CERTIFY: certifies the reads of the open strong transaction, then drops it.
+    /// SOLERA.ABORT CERTIFY: certifies the reads of the open strong transaction, or validates those
+    /// of one of level `pcpsi`, and drops it.
     ///
     /// # Errors
     /// The error reply, if the reads are not certified or there is nothing to certify.
@@ -99,11 +100,9 @@ impl<W: Context> ClientSession<W> {
             Ended::GivenUp(given_up) => return Err(given_up.at_commit()),
             Ended::Nothing => return Err("ERR SOLERA.ABORT without SOLERA.BEGIN".to_owned()),
         };
-        let Current::UniStore(transaction) = transaction else {
-            self.abort(transaction);
-            return Err("ERR SOLERA.ABORT CERTIFY is for strong transactions, and this one is of level pcpsi; it \
-                        was aborted"
-                .to_owned());
+        let transaction = match transaction {
+            Current::UniStore(transaction) => transaction,
+            Current::Occult(transaction) => return self.certify_on_occult(transaction).await,
         };
         let tx = transaction.id;
         // Baselines may certify no transactions. They accept CERTIFY for causal transactions, whose

@@ -9,8 +9,8 @@ use solera_levels::Level;
 use solera_machine::Address;
 use solera_mixt::rights::{Access, Denial};
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
-    Name, NameWrite, ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Commits, Connection, Database, Fields, Horizon, List, Name,
+    NameWrite, ObjectCall, StoreError,
 };
 use solera_mixt::{boxed, connection_methods};
 use solera_program::operation::ObjectOp;
@@ -65,8 +65,12 @@ pub(super) struct Spaces {
 }
 
 impl Database for Spaces {
-    fn describe(&self) -> Description {
-        Description { name: self.name.into(), joint: true }
+    fn name(&self) -> Arc<str> {
+        self.name.into()
+    }
+
+    fn spans(&self, _one: &str, _other: &str) -> bool {
+        true
     }
 
     fn level(&self, space: &str) -> Option<Level> {

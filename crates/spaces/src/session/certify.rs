@@ -6,10 +6,10 @@ use solera_mixt::lazy::State;
 
 use super::SpacesSession;
 use crate::failure;
-use crate::port::{Command, Port};
+use crate::port::{Command, Kind, Port};
 
 impl<P: Port> SpacesSession<P> {
-    /// Gives the transaction up. The server certifies the reads of a strong transaction first.
+    /// Gives the transaction up. Unless it is causal, the server certifies its reads first.
     ///
     /// # Errors
     /// See [`Connection::certify`](solera_mixt::store::Connection::certify). The server cannot
@@ -17,7 +17,7 @@ impl<P: Port> SpacesSession<P> {
     pub(super) async fn certify(&mut self) -> Result<(), StoreError> {
         self.state.check_certifiable()?;
         match &self.state {
-            State::Open(open) if open.strong => {}
+            State::Open(open) if open.kind != Kind::Causal => {}
             // There is nothing to certify: a causal transaction has no order, a due one has read
             // nothing, and one that is over has committed.
             _ => {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Open, SpacesSession, number, read_all};
 use crate::failure;
-use crate::port::{Command, Port, Reply};
+use crate::port::{Command, Kind, Port, Reply};
 use crate::system::System;
 
 /// Maximal time to wait until a site shows its own commits: until its clocks have passed its own
@@ -21,12 +21,12 @@ const SEES_OVER_TIMEOUT_MS: u64 = 3_000;
 /// allows.
 const AFTER_BREAK: Duration = Duration::from_millis(IN_DOUBT_MS);
 
-/// A named object.
+/// A key that a transaction writes.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     pub(super) key: Vec<u8>,
-    /// Whether the object is in a space where all changes of it conflict.
-    pub(super) linearizable: bool,
+    /// Whether it is in a space where all changes of a key conflict.
+    pub(super) exclusive: bool,
 }
 
 /// A commit with an unknown outcome.
@@ -73,9 +73,15 @@ impl<P: Port> SpacesSession<P> {
                 self.settle(lost).await?;
                 self.see_commits_at(site).await?;
             }
-            Doubted::Commit(open) if open.strong => {
+            Doubted::Commit(open) if open.kind == Kind::Strong => {
                 let open = open.clone();
                 self.resolve_strong(open, is_over).await?;
+            }
+            // A transaction that conflicts with the lost one decides at once. If the lost one is
+            // still open in this session, the server waits for its outcome first.
+            Doubted::Commit(Open { kind: Kind::PcPsi, object: Some(object), .. }) => {
+                let object = object.clone();
+                self.pass(Kind::PcPsi, object, []).await?;
             }
             Doubted::Commit(_) if is_over => self.see_commits_at(site).await?,
             Doubted::Commit(_) => {
@@ -118,9 +124,9 @@ impl<P: Port> SpacesSession<P> {
             (Some(false), _) | (Some(true), None) => Ok(()),
             (Some(true), Some(object)) => {
                 let read = read_all(object.key.clone());
-                self.pass(object, [read]).await
+                self.pass(Kind::Strong, object, [read]).await
             }
-            (None, Some(object)) if is_over && object.linearizable => {
+            (None, Some(object)) if is_over && object.exclusive => {
                 // The transaction below conflicts with the lost one. After it has committed, the
                 // lost transaction has either committed before it or never will. The transaction is
                 // necessary because the cluster may have forgotten the outcome of the lost one.
@@ -128,7 +134,7 @@ impl<P: Port> SpacesSession<P> {
                 let field = number(u64::MAX);
                 let add = on_key(Op::HashSet(vec![(field.clone(), b""[..].into())]));
                 let remove = on_key(Op::HashDelete(vec![field]));
-                self.pass(object, [add, remove]).await
+                self.pass(Kind::Strong, object, [add, remove]).await
             }
             (None, _) => {
                 Err(unavailable("it is not decided yet whether the last transaction has committed"))
@@ -136,14 +142,15 @@ impl<P: Port> SpacesSession<P> {
         }
     }
 
-    /// Commits a strong transaction on an object. Afterwards every conflicting transaction before
-    /// it is visible.
+    /// Commits a transaction that conflicts with all changes of a key. Afterwards every conflicting
+    /// transaction before it is visible.
     async fn pass(
         &mut self,
+        kind: Kind,
         object: Object,
         commands: impl IntoIterator<Item = Command>,
     ) -> Result<(), StoreError> {
-        let begin = [Command::Begin { strong: true }, Command::Watch { key: object.key }];
+        let begin = [Command::Begin { kind }, Command::Watch { key: object.key }];
         let all = begin.into_iter().chain(commands).chain([Command::Commit]).collect();
         self.open().await?;
         let answers = self.send(all).await.map_err(failure::of_break)?;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use solera_levels::Level;
 use solera_mixt::connection_methods;
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Connection, CustomCall, Database, Description, Fields, NameWrite,
-    ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Connection, CustomCall, Database, Fields, NameWrite, ObjectCall,
+    StoreError,
 };
 
 /// Treatment of the witnesses that make transactions visible atomically.
@@ -39,8 +39,12 @@ pub(super) struct Shaped {
 }
 
 impl Database for Shaped {
-    fn describe(&self) -> Description {
-        self.inner.describe()
+    fn name(&self) -> Arc<str> {
+        self.inner.name()
+    }
+
+    fn spans(&self, one: &str, other: &str) -> bool {
+        self.inner.spans(one, other)
     }
 
     fn level(&self, space: &str) -> Option<Level> {
