@@ -12,7 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   solera home list --at eu-1.example.com:7101
   solera home move --from us --to eu             moves all shards whose home is us
-  solera home move --key order:7 --to eu         moves the shard of a key
+  solera home move --shard-of order:7 --to eu         moves the shard of a key
   solera home move --shards 0-99 --to eu         moves shards by their numbers
   solera home move --from us --to eu --force     does without us, which is down
 
@@ -55,17 +55,21 @@ enum Action {
 }
 
 #[derive(Debug, Args)]
-#[group(id = "what", required = true, multiple = false, args = ["from", "shards", "key"])]
 struct MoveArgs {
     /// Move all shards whose home is this site
-    #[arg(long, value_name = "SITE")]
+    #[arg(
+        long,
+        value_name = "SITE",
+        required_unless_present_any = ["shards", "shard_of"],
+        conflicts_with_all = ["shards", "shard_of"]
+    )]
     from: Option<String>,
     /// Move these shards, by number
-    #[arg(long, value_name = "FIRST-LAST", num_args = 1..)]
+    #[arg(long, value_name = "FIRST-LAST", num_args = 1.., conflicts_with = "shard_of")]
     shards: Vec<String>,
     /// Move the shard of this key
-    #[arg(long)]
-    key: Option<String>,
+    #[arg(long, value_name = "KEY")]
+    shard_of: Option<String>,
     /// The new home
     #[arg(long, value_name = "SITE")]
     to: String,
@@ -101,7 +105,7 @@ async fn move_homes(
     what: &MoveArgs,
 ) -> Result<Homes, String> {
     let mut command = vec!["SOLERA.HOME", "MOVE"];
-    match (&what.from, &what.key) {
+    match (&what.from, &what.shard_of) {
         (Some(site), _) => command.extend(["FROM", site]),
         (None, Some(key)) => command.extend(["KEY", key]),
         (None, None) => {
