@@ -8,7 +8,7 @@ use solera_commands::Command as Described;
 use solera_config::ClusterSpec;
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_occult::{
-    AbortCause, CausalTimestamp, Command, OnStale, ReadCounts, Response, Scheme, Unknown,
+    AbortCause, CausalTimestamp, Command, OnStale, ReadCounts, Response, Scheme, ShardId, Unknown,
 };
 
 use super::ClientSession;
@@ -42,6 +42,8 @@ pub(crate) struct OccultSession {
     /// The transaction of an update whose outcome is unknown. The session must know it before it
     /// goes on.
     pending: Option<u64>,
+    /// Keys that the present transaction has used, or the last one, for errors.
+    used: Vec<Key>,
     /// Watched keys, and the digest of each when it was watched.
     watched: Vec<(Key, Result<Outcome, OpError>)>,
 }
@@ -65,6 +67,7 @@ impl OccultSession {
             stale: 0,
             at_home: 0,
             pending: None,
+            used: Vec::new(),
             watched: Vec::new(),
         }
     }
@@ -225,7 +228,7 @@ impl<W: Context> ClientSession<W> {
                     self.key_in_space(&op.key)
                 ))
             }
-            other => Err(self.occult_error(&op.key, other)),
+            other => Err(self.not_read(&op.key, other)),
         }
     }
 
@@ -251,6 +254,7 @@ impl<W: Context> ClientSession<W> {
     }
 
     async fn begin_on_occult(&mut self) -> Result<OccultTransaction, String> {
+        self.occult.used.clear();
         let command =
             Command::Begin { past: self.occult.past.clone(), on_stale: self.occult.on_stale };
         match self.call_occult(command).await? {
@@ -312,6 +316,9 @@ impl<W: Context> ClientSession<W> {
         validates: bool,
     ) -> Result<Result<Outcome, OpError>, String> {
         let (key, of) = (Key::from(&*op.key), op.op.clone());
+        if self.occult.used.last() != Some(&key) {
+            self.occult.used.push(key.clone());
+        }
         let command = Command::Operate { transaction, key, op: of, validates };
         self.occult.reads += u64::from(!op.op.is_update());
         match self.call_occult(command).await? {
@@ -319,8 +326,15 @@ impl<W: Context> ClientSession<W> {
                 self.occult.count(counts);
                 Ok(result)
             }
-            other => Err(self.occult_error(&op.key, other)),
+            other => Err(self.not_read(&op.key, other)),
         }
+    }
+
+    /// Counts a read that was refused because its copy was stale, and returns the error reply for a
+    /// response.
+    fn not_read(&mut self, key: &[u8], response: Response) -> String {
+        self.occult.stale += u64::from(response == Response::Stale);
+        self.occult_error(key, response)
     }
 
     /// Commits a transaction that may have `writes`.
@@ -355,7 +369,7 @@ impl<W: Context> ClientSession<W> {
                 Ok(())
             }
             Response::Aborted(cause) => {
-                let error = aborted(&cause);
+                let error = self.aborted(&cause);
                 match cause {
                     AbortCause::TimedOut => Err(NotDone::Failed(error)),
                     _ => Err(NotDone::Conflict(error)),
@@ -434,10 +448,7 @@ impl<W: Context> ClientSession<W> {
             let op = KeyOp::new(key.as_bytes(), Op::Digest);
             let now = self.operate_once(transaction, &op, true).await.map_err(NotDone::Failed)?;
             if now != *digest {
-                return Err(NotDone::Conflict(format!(
-                    "ABORTED conflict on {}; the key has changed since WATCH, no transaction was begun",
-                    self.key_in_space(key.as_bytes())
-                )));
+                return Err(NotDone::Conflict(conflict_on(key, "it has changed since WATCH")));
             }
         }
         Ok(())
@@ -475,7 +486,11 @@ impl<W: Context> ClientSession<W> {
     ///
     /// # Errors
     /// The error reply.
-    pub(crate) async fn wait_for_occult(&self, patience: Option<Duration>) -> Result<(), String> {
+    pub(crate) async fn wait_for_occult(
+        &mut self,
+        patience: Option<Duration>,
+    ) -> Result<(), String> {
+        self.await_pending().await?;
         if self.occult.past.is_empty() {
             return Ok(());
         }
@@ -590,7 +605,7 @@ impl<W: Context> ClientSession<W> {
     fn occult_error(&self, key: &[u8], response: Response) -> String {
         let named = self.key_in_space(key);
         match response {
-            Response::Aborted(cause) => aborted(&cause),
+            Response::Aborted(cause) => self.aborted(&cause),
             Response::TimedOut => {
                 format!("TRYAGAIN no copy of {named} answered in time; nothing was done")
             }
@@ -608,10 +623,32 @@ impl<W: Context> ClientSession<W> {
             _ => self.unanswered(),
         }
     }
+
+    /// Formats the error reply of an abort. It names the key, if one is known.
+    fn aborted(&self, cause: &AbortCause) -> String {
+        let used_in = |shard: ShardId| {
+            let is_there = |key: &&Key| {
+                self.worker.with_occult(|occult| occult.config().shard_of(key.as_bytes()))
+                    == Some(shard)
+            };
+            self.occult.used.iter().find(is_there)
+        };
+        let key = match cause {
+            AbortCause::Locked(key) => Some(key),
+            AbortCause::ReadSet(shard) | AbortCause::OverwriteSet(shard) => used_in(*shard),
+            _ => None,
+        };
+        match key {
+            Some(key) => conflict_on(key, &cause.to_string()),
+            None => format!("ABORTED {cause}; nothing was changed"),
+        }
+    }
 }
 
-fn aborted(cause: &AbortCause) -> String {
-    format!("ABORTED {cause}; nothing was changed")
+/// Formats the error reply of a conflict, in the form that clients expect.
+fn conflict_on(key: &Key, cause: &str) -> String {
+    let key = String::from_utf8_lossy(key.as_bytes());
+    format!("ABORTED conflict on '{key}'; {cause}; nothing was changed")
 }
 
 fn lost_reply() -> String {
@@ -628,15 +665,4 @@ fn too_few_sites() -> String {
 
 fn expired() -> String {
     "NOTX the transaction was idle for too long and is aborted".to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_abort_names_the_key_and_the_cause() {
-        let text = aborted(&AbortCause::Locked(Key::from("k")));
-        assert!(text.starts_with("ABORTED ") && text.contains("'k'"), "{text}");
-    }
 }
