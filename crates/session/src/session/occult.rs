@@ -196,6 +196,7 @@ impl<W: Context> ClientSession<W> {
             });
         }
         self.await_pending().await?;
+        self.check_arrived(plan)?;
         match plan.ops.as_slice() {
             [single] => Ok(smallvec![self.execute_on_occult(single).await?]),
             _ => Ok(self.run_in_occult_transaction(plan).await?),
@@ -216,6 +217,10 @@ impl<W: Context> ClientSession<W> {
         self.occult.reads += u64::from(!op.op.is_update());
         match self.call_occult(command).await? {
             Response::Committed { mut outcomes, past, counts } => {
+                // A home may have been taken by force meanwhile.
+                if !op.op.is_update() {
+                    self.check_lost()?;
+                }
                 self.occult.past = past;
                 self.occult.count(counts);
                 outcomes.pop().map(Ok).ok_or_else(|| self.unanswered())
@@ -323,6 +328,7 @@ impl<W: Context> ClientSession<W> {
         self.occult.reads += u64::from(!op.op.is_update());
         match self.call_occult(command).await? {
             Response::Done(result, counts) => {
+                self.check_lost()?;
                 self.occult.count(counts);
                 Ok(result)
             }
@@ -519,16 +525,24 @@ impl<W: Context> ClientSession<W> {
         Ok(())
     }
 
-    /// Adds a token's past to the session's. The session waits for nothing: each of its reads is
-    /// checked.
+    /// Adds a token's past to the session's. The session waits for nothing but the list of moves of
+    /// homes with which the past belongs: each of its reads is checked.
     ///
     /// # Errors
-    /// The error reply, if the past belongs to another configuration.
-    pub(crate) fn attach_occult(
+    /// The error reply, if the past belongs to another configuration, or depends on lost writes.
+    pub(crate) async fn attach_occult(
         &mut self,
         past: &CausalTimestamp,
         epoch: u64,
     ) -> Result<(), String> {
+        let began = Instant::now();
+        // A worker that was down may take its site for the home of shards that have moved.
+        while self.worker.with_occult(|occult| occult.homes().epoch() < epoch) == Some(true) {
+            if began.elapsed() >= PATIENCE {
+                return Err("TRYAGAIN this site does not know yet of a move of homes that the token has seen".to_owned());
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
         let (own, lost) =
             (&mut self.occult.past, self.worker.with_occult(|occult| occult.has_lost(past, epoch)));
         if lost == Some(true) {
@@ -565,6 +579,25 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
+    /// Checks that the data of keys has arrived at homes that were taken by force. Only then is it
+    /// known whether a session depends on lost writes.
+    ///
+    /// # Errors
+    /// The error reply.
+    fn check_arrived(&self, plan: &Plan<'_>) -> Result<(), String> {
+        let is_on_its_way = |key: &[u8]| {
+            let found = self
+                .worker
+                .with_occult(|occult| occult.homes().is_undecided(occult.config().shard_of(key)));
+            found == Some(true)
+        };
+        let Some(key) = plan.keys().find(|key| is_on_its_way(key)) else { return Ok(()) };
+        Err(format!(
+            "TRYAGAIN the new home of {}, taken by force, does not have the data of all sites yet; nothing was done",
+            self.key_in_space(key)
+        ))
+    }
+
     /// Checks that the session depends on nothing that was lost with a home.
     ///
     /// # Errors
@@ -573,7 +606,9 @@ impl<W: Context> ClientSession<W> {
         let (past, epoch) = (&self.occult.past, self.occult.epoch);
         let checked = self.worker.with_occult(|occult| {
             let lost = occult.has_lost(past, epoch);
-            (!lost).then(|| occult.homes().epoch())
+            // While it is not known what is lost, the past must be checked again.
+            let homes = occult.homes();
+            (!lost).then(|| if homes.undecided().is_empty() { homes.epoch() } else { epoch })
         });
         match checked {
             Some(Some(epoch)) => self.occult.epoch = epoch,
