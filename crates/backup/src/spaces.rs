@@ -31,6 +31,9 @@ pub struct SpaceInfo {
     /// of older builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
+    /// Home of its keys: `hash`, or a site; `None` unless the level is `pcpsi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
 }
 
 impl SpaceInfo {
@@ -160,6 +163,7 @@ fn space(value: Value) -> Result<SpaceInfo, ScanError> {
             "protocol" => info.protocol = text(value)?,
             "protocol-number" => info.protocol_number = number(value)?,
             "answer" => info.answer = Some(text(value)?),
+            "home" => info.home = Some(text(value)?),
             "strong" => strong = Some(items(value, text)?),
             "conflicts" => conflicts = Some(items(value, pair)?),
             // A later version may describe more.
@@ -208,6 +212,7 @@ mod tests {
             strong: strong.iter().map(|name| (*name).into()).collect(),
             conflicts: conflicts.iter().map(|pair| pair.map(str::to_owned)).collect(),
             answer: None,
+            home: None,
         }
     }
 
@@ -263,13 +268,14 @@ mod tests {
     }
 
     #[test]
-    fn a_description_of_an_older_build_has_no_answer() {
+    fn a_description_of_an_older_build_has_no_answer_and_no_home() {
         let old = r#"{"name":"n","prefix":"n:","level":"primary","protocol":"primary",
             "protocol_number":2,"strong":[],"conflicts":[]}"#;
         let mut space: SpaceInfo = serde_json::from_str(old).unwrap();
         assert_eq!(space.answer, None);
-        assert!(!serde_json::to_string(&space).unwrap().contains("answer"));
-        space.answer = Some("accepted".into());
+        let written = serde_json::to_string(&space).unwrap();
+        assert!(!written.contains("answer") && !written.contains("home"));
+        (space.answer, space.home) = (Some("accepted".into()), Some("eu".into()));
         let text = serde_json::to_string(&space).unwrap();
         assert_eq!(serde_json::from_str::<SpaceInfo>(&text).unwrap(), space);
     }

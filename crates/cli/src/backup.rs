@@ -135,7 +135,8 @@ fn left_out(space: &SpaceInfo) -> Option<String> {
         return None;
     }
     let (prefix, protocol) = (printable(&space.prefix), space.shown_protocol());
-    Some(if space.protocol_number == solera_primary::PROTOCOL.number {
+    let without_snapshots = [solera_primary::PROTOCOL.number, solera_occult::PROTOCOL.number];
+    Some(if without_snapshots.contains(&space.protocol_number) {
         format!(
             "keys with '{prefix}' are NOT in the backup, because protocol {protocol} stores them"
         )
@@ -332,8 +333,16 @@ mod tests {
             left_out(&SpaceInfo { prefix, protocol, protocol_number, ..SpaceInfo::default() })
         };
         assert_eq!(of("unistore", 1), None);
-        let primary = of("primary", solera_primary::PROTOCOL.number).unwrap();
-        assert!(primary.contains("'n:' are NOT in the backup, because protocol primary (2)"));
+        for (name, number) in [
+            ("primary", solera_primary::PROTOCOL.number),
+            ("occult", solera_occult::PROTOCOL.number),
+        ] {
+            let known = of(name, number).unwrap();
+            let why = format!(
+                "'n:' are NOT in the backup, because protocol {name} ({number}) stores them"
+            );
+            assert!(known.contains(&why), "{known}");
+        }
         let later = of("later", 9).unwrap();
         assert!(later.contains("has no protocol later (9)") && !later.contains("NOT"), "{later}");
     }

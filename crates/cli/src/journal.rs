@@ -225,30 +225,43 @@ fn line(entry: Entry<'_>) -> String {
         Entry::Snapshot { lsn, payload } => {
             let part = payload.split_first_chunk::<8>().map(|(covers, part)| {
                 let covers = u64::from_le_bytes(*covers);
-                let part = either(part, Part::decode, solera_primary::Part::decode);
+                let part = shown(
+                    part,
+                    Part::decode,
+                    solera_primary::Part::decode,
+                    solera_occult::Part::decode,
+                );
                 part.map_or_else(|error| error, |part| format!("covers up to {covers}: {part}"))
             });
             format!("snapshot {}: {}", lsn.0, part.unwrap_or_else(|| "too short".to_owned()))
         }
         Entry::Record { lsn, payload } => {
-            let record = either(payload, Record::decode, solera_primary::Record::decode);
+            let record = shown(
+                payload,
+                Record::decode,
+                solera_primary::Record::decode,
+                solera_occult::Record::decode,
+            );
             format!("{}: {}", lsn.0, record.unwrap_or_else(|error| error))
         }
     }
 }
 
-/// Decodes bytes of UniStore or of `primary`; the error is UniStore's.
-fn either<A: fmt::Debug, B: fmt::Debug, E: fmt::Display>(
+/// Formats bytes of UniStore, of `primary` or of Occult; the error is UniStore's.
+fn shown<A: fmt::Debug, B: fmt::Debug, C: fmt::Debug, E: fmt::Display>(
     bytes: &[u8],
     unistore: impl Fn(&[u8]) -> Result<A, E>,
     primary: impl Fn(&[u8]) -> Result<B, E>,
+    occult: impl Fn(&[u8]) -> Result<C, E>,
 ) -> Result<String, String> {
-    match unistore(bytes) {
-        Ok(found) => Ok(format!("{found:?}")),
-        Err(error) => match primary(bytes) {
-            Ok(found) => Ok(format!("primary {found:?}")),
-            Err(_) => Err(error.to_string()),
-        },
+    let error = match unistore(bytes) {
+        Ok(found) => return Ok(format!("{found:?}")),
+        Err(error) => error.to_string(),
+    };
+    match (primary(bytes), occult(bytes)) {
+        (Ok(found), _) => Ok(format!("primary {found:?}")),
+        (_, Ok(found)) => Ok(format!("occult {found:?}")),
+        _ => Err(error),
     }
 }
 

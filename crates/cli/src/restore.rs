@@ -289,7 +289,7 @@ fn settings_of(spaces: &[SpaceInfo]) -> String {
 
 /// Formats a space as a section of `solera.toml`.
 fn toml_of(space: &SpaceInfo) -> String {
-    let SpaceInfo { name, prefix, level, strong, conflicts, answer, .. } = space;
+    let SpaceInfo { name, prefix, level, strong, conflicts, answer, home, .. } = space;
     let mut lines = format!("[[space]]\nname = {name:?}\nprefix = {prefix:?}\nlevel = {level:?}\n");
     if space.declares() {
         lines.push_str(&format!("strong = {strong:?}\n"));
@@ -305,6 +305,9 @@ fn toml_of(space: &SpaceInfo) -> String {
     }
     if let Some(answer) = answer {
         lines.push_str(&format!("answer = {answer:?}\n"));
+    }
+    if let Some(home) = home {
+        lines.push_str(&format!("home = {home:?}\n"));
     }
     lines
 }
@@ -324,13 +327,19 @@ mod tests {
             answer: answer.map(str::to_owned),
             ..SpaceInfo::default()
         };
-        let spaces = [space("a", "causal", 1, None), space("n", "primary", 2, Some("accepted"))];
+        let home = Some("california".to_owned());
+        let spaces = [
+            space("a", "causal", 1, None),
+            space("n", "primary", 2, Some("accepted")),
+            SpaceInfo { home, ..space("w", "pcpsi", 3, None) },
+        ];
         let text = settings_of(&spaces);
         let spec = ClusterSpec::parse("printed", &text, Overrides::default());
         let spec = spec.unwrap_or_else(|error| panic!("{error} in\n{text}"));
         let of = |key: &[u8]| spec.spaces.space_of(key).to_string();
         assert_eq!(of(b"n:1"), "n = \"n:\" primary (answers when accepted)");
         assert_eq!(of(b"a:1"), "a = \"a:\" causal");
+        assert!(text.contains("level = \"pcpsi\"\nhome = \"california\"\n"), "{text}");
         assert!(!settings_of(&spaces[..1]).contains("examples"));
     }
 }

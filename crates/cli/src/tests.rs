@@ -13,7 +13,7 @@ use solera_commands::{
     CATEGORIES, COMMANDS, Command as Described, CommandId, InMulti, InTransaction, Unit,
 };
 use solera_config::{ClusterSpec, Overrides, Relation, SETTINGS, Setting, SettingDefault};
-use solera_embedded::Embedded;
+use solera_embedded::{Embedded, Fault};
 use solera_levels::Level;
 use solera_modules::Settings;
 use solera_node::METRICS;
@@ -136,30 +136,39 @@ fn by_group() -> String {
     text
 }
 
+/// Levels of spaces, in the order of the columns of the table of commands on keys.
+const LEVELS: [Level; 5] =
+    [Level::Linearizable, Level::Por, Level::PcPsi, Level::Causal, Level::Eventual];
+
+/// Returns how a command is executed on a key in a space of a level, as the reference shows it;
+/// `None` for commands that do not act on keys.
+fn executed(command: &Described, level: Level) -> Option<&'static str> {
+    let is_new = command.id == CommandId::Setnx;
+    Some(match (Relation::of(level).is_strong(command.id)?, level) {
+        (_, Level::PcPsi) if command.writes_keys() => "at the home",
+        (_, Level::PcPsi) => "at the site",
+        (true, _) => "strong",
+        (false, Level::Eventual) if is_new => "refused",
+        (false, _) if is_new => "only in strong transactions",
+        (false, Level::Eventual) => "eventual",
+        (false, _) => "causal",
+    })
+}
+
 /// Returns the table of the commands on keys by the level of the key's space.
 fn on_keys() -> String {
-    const LEVELS: [Level; 4] = [Level::Linearizable, Level::Por, Level::Causal, Level::Eventual];
     let rows = COMMANDS.iter().filter_map(|command| {
-        let is_new = command.id == CommandId::Setnx;
-        let run = |level: Level| -> Option<&'static str> {
-            Some(match (Relation::of(level).is_strong(command.id)?, level) {
-                (true, _) => "strong",
-                (false, Level::Eventual) if is_new => "refused",
-                (false, _) if is_new => "only in strong transactions",
-                (false, Level::Eventual) => "eventual",
-                (false, _) => "causal",
-            })
+        let name = match command.id {
+            CommandId::Setnx => "`SETNX`, `SET … NX`".to_owned(),
+            _ => code(&command.name.to_uppercase()),
         };
-        let [linearizable, por, causal, eventual] = LEVELS.map(run);
-        let name = match is_new {
-            true => "`SETNX`, `SET … NX`".to_owned(),
-            false => code(&command.name.to_uppercase()),
-        };
-        let cells = [linearizable?, por?, causal?, eventual?].map(str::to_owned);
-        let [linearizable, por, causal, eventual] = cells;
-        Some([name, linearizable, por, causal, eventual])
+        let [a, b, c, d, e] = LEVELS.map(|level| executed(command, level));
+        let cells = [a?, b?, c?, d?, e?].map(str::to_owned);
+        let [linearizable, por, pcpsi, causal, eventual] = cells;
+        Some([name, linearizable, por, pcpsi, causal, eventual])
     });
-    table(["command", "`linearizable`", "`por`", "`causal`", "`eventual`"], rows)
+    let [a, b, c, d, e] = LEVELS.map(|level| code(level.name()));
+    table(["command", &a, &b, &c, &d, &e], rows)
 }
 
 /// Returns a request of a command that succeeds where the command is accepted; `None` if it cannot
@@ -176,6 +185,8 @@ fn request(command: &Described) -> Option<Vec<&'static str>> {
         CommandId::SoleraOutcome => "0.0.0.1",
         CommandId::SoleraAttach => "HORIZON",
         CommandId::SoleraModule => "LIST",
+        // Without an argument, it requires a space of level pcpsi.
+        CommandId::SoleraHome => "HELP",
         CommandId::SoleraCall => "INCOMPLETE",
         CommandId::SoleraPhase => "SETTLE 1 1",
         _ => {
@@ -218,6 +229,88 @@ async fn listed_use_in_transactions_is_that_of_a_server() {
             (false, _, true) => InMulti::RefusedAlone,
         };
         assert_eq!(found, command.in_multi(), "{request:?}: {reply:?}, {then:?}");
+    }
+}
+
+/// Configuration of two sites with a space of each level. The keys of level `pcpsi` have their home
+/// at the second site.
+fn of_all_levels() -> ClusterSpec {
+    let mut text = "[[site]]\nname = 'eu'\n[[site]]\nname = 'us'\n".to_owned();
+    for name in LEVELS.map(Level::name) {
+        writeln!(text, "[[space]]\nname = '{name}'\nprefix = '{name}:'\nlevel = '{name}'").unwrap();
+    }
+    text = text.replace("level = 'pcpsi'", "level = 'pcpsi'\nhome = 'us'");
+    ClusterSpec::parse("s.toml", &text, Overrides::default()).unwrap()
+}
+
+/// Returns the request of a command for a key in the space of a level.
+fn request_at(command: &Described, level: Level) -> Option<Vec<String>> {
+    executed(command, level)?;
+    let mut words: Vec<String> = request(command)?.into_iter().map(str::to_owned).collect();
+    words[1] = format!("{}:{}", level.name(), words[1]);
+    Some(words)
+}
+
+/// Checks each cell of the table of commands on keys, outside and inside transactions.
+#[tokio::test]
+async fn listed_execution_on_keys_is_that_of_a_server() {
+    let cluster = Embedded::with(of_all_levels()).unwrap();
+    for (command, level) in COMMANDS.iter().flat_map(|command| LEVELS.map(|level| (command, level)))
+    {
+        let (Some(cell), Some(request)) = (executed(command, level), request_at(command, level))
+        else {
+            continue;
+        };
+        for begin in
+            ["", "MULTI", "SOLERA.BEGIN CAUSAL", "SOLERA.BEGIN STRONG", "SOLERA.BEGIN PCPSI"]
+        {
+            let mut client = cluster.client(0).await.unwrap();
+            if !begin.is_empty() {
+                client.command(&begin.split(' ').collect::<Vec<_>>()).await.unwrap();
+            }
+            let mut reply = client.command(&request).await;
+            if begin == "MULTI" && reply.is_ok() {
+                reply = client.command(&["EXEC"]).await.map(|replies| match replies {
+                    Value::Array(mut replies) => replies.remove(0),
+                    other => other,
+                });
+            }
+            let accepted = match (cell, begin) {
+                ("at the home" | "at the site", "" | "MULTI" | "SOLERA.BEGIN PCPSI") => true,
+                ("at the home" | "at the site", _) | (_, "SOLERA.BEGIN PCPSI") => false,
+                ("strong", "" | "MULTI") => true,
+                ("strong", begin) => begin == "SOLERA.BEGIN STRONG",
+                ("only in strong transactions", begin) => begin == "SOLERA.BEGIN STRONG",
+                ("refused", _) => false,
+                ("eventual", "SOLERA.BEGIN STRONG") => !command.writes_keys(),
+                _ => true,
+            };
+            let is_ok = reply.as_ref().is_ok_and(|reply| !matches!(reply, Value::Error(_)));
+            assert_eq!(is_ok, accepted, "{request:?} in {begin}: {reply:?}");
+        }
+    }
+}
+
+/// While the home is cut off, the client's site answers what is executed there, and nothing else.
+#[tokio::test]
+async fn listed_places_of_execution_are_those_of_a_server() {
+    let cluster = Embedded::with(of_all_levels()).unwrap();
+    cluster.inject(Fault::Cut { a: "1".into(), b: "2".into() }).await.unwrap();
+    let mut asked = tokio::task::JoinSet::new();
+    for command in COMMANDS {
+        let (Some(cell), Some(request)) =
+            (executed(command, Level::PcPsi), request_at(command, Level::PcPsi))
+        else {
+            continue;
+        };
+        let mut client = cluster.client(0).await.unwrap();
+        asked.spawn(async move { (cell, client.command(&request).await, request) });
+    }
+    for (cell, reply, request) in asked.join_all().await {
+        assert_eq!(reply.is_ok(), cell == "at the site", "{request:?}: {reply:?}");
+        if let Err(error) = reply {
+            assert_eq!(error.code(), Some("UNKNOWN"), "{request:?}: {error}");
+        }
     }
 }
 

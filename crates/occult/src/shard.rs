@@ -113,6 +113,8 @@ pub struct Homes {
     former: BTreeMap<ShardId, Vec<FormerHome>>,
     /// For each site from which shards were taken by force: a stamp up to which nothing is lost.
     safe: BTreeMap<SiteId, Stamp>,
+    /// The shards that were taken by force, and of which it is not known yet what is lost.
+    undecided: BTreeSet<ShardId>,
 }
 
 impl Homes {
@@ -126,6 +128,7 @@ impl Homes {
             changes: BTreeMap::new(),
             former: BTreeMap::new(),
             safe: BTreeMap::new(),
+            undecided: BTreeSet::new(),
         };
         homes.find_sites();
         homes
@@ -207,6 +210,7 @@ impl Homes {
             former.push(FormerHome { site: from, last: None, forced: next.forced });
             changed.push((shard, from));
         }
+        changed.iter().for_each(|(shard, _)| self.note_undecided(*shard));
         self.find_sites();
         changed
     }
@@ -238,11 +242,33 @@ impl Homes {
                 *safe = last.min(*safe);
             }
         }
+        self.note_undecided(shard);
     }
 
     /// Returns the stamp of a site's homes up to which no write is lost; `None` if no home of the
     /// site was taken by force.
     pub(crate) fn safe(&self, site: SiteId) -> Option<Stamp> {
         self.safe.get(&site).copied()
+    }
+
+    /// Returns whether the shard was taken by force, and this worker does not know yet which of its
+    /// writes are lost.
+    pub fn is_undecided(&self, shard: ShardId) -> bool {
+        !self.undecided.is_empty() && self.undecided.contains(&shard)
+    }
+
+    /// Returns the shards that are [undecided](Homes::is_undecided).
+    pub fn undecided(&self) -> &BTreeSet<ShardId> {
+        &self.undecided
+    }
+
+    fn note_undecided(&mut self, shard: ShardId) {
+        let formers = self.former(shard).iter().rev();
+        let is_undecided =
+            formers.take_while(|former| former.last.is_none()).any(|former| former.forced);
+        match is_undecided {
+            true => self.undecided.insert(shard),
+            false => self.undecided.remove(&shard),
+        };
     }
 }

@@ -130,7 +130,9 @@ impl Gateway {
         // forgotten now.
         let is_late = shown < context.passed.confirmed(context.homes.home(shard))
             // The copy may show writes that were lost since.
-            || answer.epoch < context.homes.moved_by(shard);
+            || answer.epoch < context.homes.moved_by(shard)
+            // The session must learn first whether it depends on writes that are lost.
+            || context.homes.is_undecided(shard);
         let is_home = reading.at.site == context.homes.home(shard);
         let checks = context.config.has(match is_home {
             true => Rule::CheckHomes,

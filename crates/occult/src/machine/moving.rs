@@ -279,6 +279,16 @@ impl Occult {
                 self.out.send(to, Message::Table(Box::new(table.clone())));
             }
         }
+        if due && self.moving.announcements == 0 && !self.homes.undecided().is_empty() {
+            self.moving.asked = Some(at);
+            let me = self.config.address;
+            let undecided = self.homes.undecided().iter();
+            let homes = undecided.map(|shard| self.config.owner(self.homes.home(*shard), *shard));
+            // A worker that was restarted or cut off has missed what new homes have announced.
+            for home in homes.filter(|home| *home != me).collect::<BTreeSet<Address>>() {
+                self.out.send(home, Message::TableRequest);
+            }
+        }
         self.move_from_removed(now);
         self.request_data(now);
     }

@@ -87,7 +87,7 @@ impl Typed for Attach {
         session.wait_for_primary(&self.token.primary, Wait::Applied, Some(left)).await?;
         session.primary.join(&self.token.primary);
         if let Some((occult, epoch)) = &self.token.occult {
-            session.attach_occult(occult, *epoch)?;
+            session.attach_occult(occult, *epoch).await?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use solera_config::ClusterSpec;
-use solera_data::{Key, Outcome};
+use solera_data::{Key, Outcome, RESERVED};
 use solera_machine::PartitionId;
 use solera_resp::{Arguments, Writer, parse_integer};
 use solera_time::Vector;
@@ -18,6 +18,8 @@ use crate::session::ClientSession;
 /// prepared when the snapshot was taken are decided.
 const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(2);
+/// Begin of the keys of moves of homes, after [`RESERVED`].
+const MOVES: &[u8] = b"homes:";
 
 /// SOLERA.EXPORT [partition cursor].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,8 +145,15 @@ fn write_page(out: &mut Writer, page: &Page) {
         Some(cursor) => out.bulk(&cursor.encode()),
         None => out.bulk(b"0"),
     }
-    out.array(page.entries.len());
-    page.entries.iter().for_each(|(key, content)| write_entry(out, key, content));
+    let entries = || page.entries.iter().filter(|(key, _)| !is_move(key));
+    out.array(entries().count());
+    entries().for_each(|(key, content)| write_entry(out, key, content));
+}
+
+/// Returns whether UniStore stores a move of homes under a key. Moves are part of one cluster's
+/// history, and must not be restored into another one.
+fn is_move(key: &Key) -> bool {
+    key.as_bytes().strip_prefix(RESERVED.as_bytes()).is_some_and(|rest| rest.starts_with(MOVES))
 }
 
 /// Appends an array: the key, its type, and its content.

@@ -8,7 +8,7 @@ use solera_commands::Command as Described;
 use solera_config::ClusterSpec;
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_occult::{
-    AbortCause, CausalTimestamp, Command, OnStale, ReadCounts, Response, Scheme, Unknown,
+    AbortCause, CausalTimestamp, Command, OnStale, ReadCounts, Response, Scheme, ShardId, Unknown,
 };
 use solera_time::{Physical, Timestamp};
 
@@ -43,6 +43,8 @@ pub(crate) struct OccultSession {
     /// The transaction of an update whose outcome is unknown. The session must know it before it
     /// goes on.
     pending: Option<u64>,
+    /// Keys that the present transaction has used, or the last one, for errors.
+    used: Vec<Key>,
     /// Watched keys, and the digest of each when it was watched.
     watched: Vec<(Key, Result<Outcome, OpError>)>,
 }
@@ -66,6 +68,7 @@ impl OccultSession {
             stale: 0,
             at_home: 0,
             pending: None,
+            used: Vec::new(),
             watched: Vec::new(),
         }
     }
@@ -194,6 +197,7 @@ impl<W: Context> ClientSession<W> {
             });
         }
         self.await_pending().await?;
+        self.check_arrived(plan)?;
         match plan.ops.as_slice() {
             [single] => Ok(smallvec![self.execute_on_occult(single).await?]),
             _ => Ok(self.run_in_occult_transaction(plan).await?),
@@ -214,6 +218,10 @@ impl<W: Context> ClientSession<W> {
         self.occult.reads += u64::from(!op.op.is_update());
         match self.call_occult(command).await? {
             Response::Committed { mut outcomes, past, counts } => {
+                // A home may have been taken by force meanwhile.
+                if !op.op.is_update() {
+                    self.check_lost()?;
+                }
                 self.occult.past = past;
                 self.occult.count(counts);
                 outcomes.pop().map(Ok).ok_or_else(|| self.unanswered())
@@ -226,7 +234,7 @@ impl<W: Context> ClientSession<W> {
                     self.key_in_space(&op.key)
                 ))
             }
-            other => Err(self.occult_error(&op.key, other)),
+            other => Err(self.not_read(&op.key, other)),
         }
     }
 
@@ -252,6 +260,7 @@ impl<W: Context> ClientSession<W> {
     }
 
     async fn begin_on_occult(&mut self) -> Result<OccultTransaction, String> {
+        self.occult.used.clear();
         let command =
             Command::Begin { past: self.occult.past.clone(), on_stale: self.occult.on_stale };
         match self.call_occult(command).await? {
@@ -313,15 +322,26 @@ impl<W: Context> ClientSession<W> {
         validates: bool,
     ) -> Result<Result<Outcome, OpError>, String> {
         let (key, of) = (Key::from(&*op.key), op.op.clone());
+        if self.occult.used.last() != Some(&key) {
+            self.occult.used.push(key.clone());
+        }
         let command = Command::Operate { transaction, key, op: of, validates };
         self.occult.reads += u64::from(!op.op.is_update());
         match self.call_occult(command).await? {
             Response::Done(result, counts) => {
+                self.check_lost()?;
                 self.occult.count(counts);
                 Ok(result)
             }
-            other => Err(self.occult_error(&op.key, other)),
+            other => Err(self.not_read(&op.key, other)),
         }
+    }
+
+    /// Counts a read that was refused because its copy was stale, and returns the error reply for a
+    /// response.
+    fn not_read(&mut self, key: &[u8], response: Response) -> String {
+        self.occult.stale += u64::from(response == Response::Stale);
+        self.occult_error(key, response)
     }
 
     /// Commits a transaction that may have `writes`.
@@ -356,7 +376,7 @@ impl<W: Context> ClientSession<W> {
                 Ok(())
             }
             Response::Aborted(cause) => {
-                let error = aborted(&cause);
+                let error = self.aborted(&cause);
                 match cause {
                     AbortCause::TimedOut => Err(NotDone::Failed(error)),
                     _ => Err(NotDone::Conflict(error)),
@@ -450,10 +470,7 @@ impl<W: Context> ClientSession<W> {
             let op = KeyOp::new(key.as_bytes(), Op::Digest);
             let now = self.operate_once(transaction, &op, true).await.map_err(NotDone::Failed)?;
             if now != *digest {
-                return Err(NotDone::Conflict(format!(
-                    "ABORTED conflict on {}; the key has changed since WATCH, no transaction was begun",
-                    self.key_in_space(key.as_bytes())
-                )));
+                return Err(NotDone::Conflict(conflict_on(key, "it has changed since WATCH")));
             }
         }
         Ok(())
@@ -491,7 +508,11 @@ impl<W: Context> ClientSession<W> {
     ///
     /// # Errors
     /// The error reply.
-    pub(crate) async fn wait_for_occult(&self, patience: Option<Duration>) -> Result<(), String> {
+    pub(crate) async fn wait_for_occult(
+        &mut self,
+        patience: Option<Duration>,
+    ) -> Result<(), String> {
+        self.await_pending().await?;
         if self.occult.past.is_empty() {
             return Ok(());
         }
@@ -535,16 +556,24 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// Adds a token's past to the session's. The session waits for nothing: each of its reads is
-    /// checked.
+    /// Adds a token's past to the session's. The session waits for nothing but the list of moves of
+    /// homes with which the past belongs: each of its reads is checked.
     ///
     /// # Errors
-    /// The error reply, if the past belongs to another configuration.
-    pub(crate) fn attach_occult(
+    /// The error reply, if the past belongs to another configuration, or depends on lost writes.
+    pub(crate) async fn attach_occult(
         &mut self,
         past: &CausalTimestamp,
         epoch: u64,
     ) -> Result<(), String> {
+        let began = Instant::now();
+        // A worker that was down may take its site for the home of shards that have moved.
+        while self.worker.with_occult(|occult| occult.homes().epoch() < epoch) == Some(true) {
+            if began.elapsed() >= PATIENCE {
+                return Err("TRYAGAIN this site does not know yet of a move of homes that the token has seen".to_owned());
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
         let (own, lost) =
             (&mut self.occult.past, self.worker.with_occult(|occult| occult.has_lost(past, epoch)));
         if lost == Some(true) {
@@ -581,6 +610,25 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
+    /// Checks that the data of keys has arrived at homes that were taken by force. Only then is it
+    /// known whether a session depends on lost writes.
+    ///
+    /// # Errors
+    /// The error reply.
+    fn check_arrived(&self, plan: &Plan<'_>) -> Result<(), String> {
+        let is_on_its_way = |key: &[u8]| {
+            let found = self
+                .worker
+                .with_occult(|occult| occult.homes().is_undecided(occult.config().shard_of(key)));
+            found == Some(true)
+        };
+        let Some(key) = plan.keys().find(|key| is_on_its_way(key)) else { return Ok(()) };
+        Err(format!(
+            "TRYAGAIN the new home of {}, taken by force, does not have the data of all sites yet; nothing was done",
+            self.key_in_space(key)
+        ))
+    }
+
     /// Checks that the session depends on nothing that was lost with a home.
     ///
     /// # Errors
@@ -589,7 +637,9 @@ impl<W: Context> ClientSession<W> {
         let (past, epoch) = (&self.occult.past, self.occult.epoch);
         let checked = self.worker.with_occult(|occult| {
             let lost = occult.has_lost(past, epoch);
-            (!lost).then(|| occult.homes().epoch())
+            // While it is not known what is lost, the past must be checked again.
+            let homes = occult.homes();
+            (!lost).then(|| if homes.undecided().is_empty() { homes.epoch() } else { epoch })
         });
         match checked {
             Some(Some(epoch)) => self.occult.epoch = epoch,
@@ -621,7 +671,7 @@ impl<W: Context> ClientSession<W> {
     fn occult_error(&self, key: &[u8], response: Response) -> String {
         let named = self.key_in_space(key);
         match response {
-            Response::Aborted(cause) => aborted(&cause),
+            Response::Aborted(cause) => self.aborted(&cause),
             Response::TimedOut => {
                 format!("TRYAGAIN no copy of {named} answered in time; nothing was done")
             }
@@ -639,10 +689,32 @@ impl<W: Context> ClientSession<W> {
             _ => self.unanswered(),
         }
     }
+
+    /// Formats the error reply of an abort. It names the key, if one is known.
+    fn aborted(&self, cause: &AbortCause) -> String {
+        let used_in = |shard: ShardId| {
+            let is_there = |key: &&Key| {
+                self.worker.with_occult(|occult| occult.config().shard_of(key.as_bytes()))
+                    == Some(shard)
+            };
+            self.occult.used.iter().find(is_there)
+        };
+        let key = match cause {
+            AbortCause::Locked(key) => Some(key),
+            AbortCause::ReadSet(shard) | AbortCause::OverwriteSet(shard) => used_in(*shard),
+            _ => None,
+        };
+        match key {
+            Some(key) => conflict_on(key, &cause.to_string()),
+            None => format!("ABORTED {cause}; nothing was changed"),
+        }
+    }
 }
 
-fn aborted(cause: &AbortCause) -> String {
-    format!("ABORTED {cause}; nothing was changed")
+/// Formats the error reply of a conflict, in the form that clients expect.
+fn conflict_on(key: &Key, cause: &str) -> String {
+    let key = String::from_utf8_lossy(key.as_bytes());
+    format!("ABORTED conflict on '{key}'; {cause}; nothing was changed")
 }
 
 fn lost_reply() -> String {
@@ -659,15 +731,4 @@ fn too_few_sites() -> String {
 
 fn expired() -> String {
     "NOTX the transaction was idle for too long and is aborted".to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_abort_names_the_key_and_the_cause() {
-        let text = aborted(&AbortCause::Locked(Key::from("k")));
-        assert!(text.starts_with("ABORTED ") && text.contains("'k'"), "{text}");
-    }
 }
