@@ -18,4 +18,6 @@ pub enum Weakness {
     StartsFromDamage,
     /// Tokens carry the causal past of their session only.
     TokensOfCausalPasts,
+    /// Sessions of Occult take it for a barrier that one site stores their past.
+    BarriersOfOneSite,
 }
