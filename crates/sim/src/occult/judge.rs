@@ -84,28 +84,28 @@ impl Verdicts {
         of_key.map(|(site, _, version)| (*site, *version)).collect()
     }
 
-    /// Checks that the last transactions to validate keys have found them unchanged.
+    /// Checks that no other transaction has written a key between its read and the commit of the
+    /// transaction that has validated it.
     fn judge_validated(&self, homes: &BTreeMap<Key, SiteId>) -> Vec<String> {
         let mut problems = Vec::new();
         for (place, validated) in &self.validated {
             let transaction = &self.transactions[*place];
+            let committed = own_stamps(transaction, &self.stamps, homes);
             for (key, version) in validated.iter().filter(|(key, _)| !may_be_deleted(key)) {
-                let committed = own_stamps(transaction, &self.stamps, homes);
                 let (Some(at), Some(read)) =
                     (committed.get(&homes[key]), self.stamp(key, *version))
                 else {
                     continue;
                 };
-                let is_between = |(write, stamp): &(&(Key, u64), &u64)| {
-                    write.0 == *key && read < **stamp && *stamp < at
+                let is_between = |write: &(Key, u64)| {
+                    self.stamps.get(write).is_some_and(|stamp| read < *stamp && stamp < at)
                 };
-                if let Some((write, _)) = self.stamps.iter().find(is_between) {
+                // A home may have shown other writes and lost them in a crash.
+                if let Some((_, id)) = self.acknowledged(key, |_| true).find(is_between) {
+                    let Transaction { order, session, .. } = transaction;
+                    let key = name(key);
                     problems.push(format!(
-                        "transaction {} of session {} has validated {} at {version:?}, and write {} came before it",
-                        transaction.order,
-                        transaction.session,
-                        name(key),
-                        write.1
+                        "transaction {order} of session {session} has validated {key} at {version:?}, and write {id} came before it"
                     ));
                 }
             }
@@ -114,18 +114,27 @@ impl Verdicts {
     }
 
     /// Checks that all sites agree about a key, and that it has what was acknowledged and promised.
-    fn judge_final(&self, key: &Key, home: SiteId, is_home_up: bool) -> Vec<String> {
+    fn judge_final(
+        &self,
+        key: &Key,
+        homes: &BTreeMap<Key, SiteId>,
+        is_up: impl Fn(SiteId) -> bool,
+    ) -> Vec<String> {
         let finals = self.finals(key);
+        let home = homes[key];
         let at_home = finals.iter().find(|(site, _)| *site == home.index());
+        let is_home_up = is_up(home);
         let mut problems = Vec::new();
         if let (Some((_, Some(version))), true) = (at_home, is_home_up) {
             if finals.iter().any(|(_, other)| *other != Some(*version)) {
                 problems.push(format!("sites differ about {}: {finals:?}", name(key)));
             }
-            let lost = |write: &&(Key, u64)| self.has(*version, write) == Some(false);
+            let is_lost = |write: &(Key, u64)| self.has(*version, write) == Some(false);
             if !may_be_deleted(key) {
-                let acknowledged = self.acknowledged(key);
-                problems.extend(acknowledged.iter().find(lost).map(|(_, id)| {
+                // While the decision home is gone, no other home learns that it has committed.
+                let are_homes_up = |key: &Key| is_up(homes[key]);
+                let lost = self.acknowledged(key, are_homes_up).find(is_lost);
+                problems.extend(lost.map(|(_, id)| {
                     format!("{} has {version:?}, but write {id} was acknowledged", name(key))
                 }));
             }
@@ -142,17 +151,23 @@ impl Verdicts {
         problems
     }
 
-    /// Returns the writes of a key of which clients know that they committed.
-    fn acknowledged(&self, key: &Key) -> Vec<(Key, u64)> {
-        let committed = self.transactions.iter().filter(|it| it.outcome == Outcome::Committed);
+    /// Returns the writes of a key of which clients know that they committed, by transactions that
+    /// have used only keys for which `used` holds.
+    fn acknowledged(
+        &self,
+        key: &Key,
+        used: impl Fn(&Key) -> bool,
+    ) -> impl Iterator<Item = (Key, u64)> {
+        let is_acknowledged = move |transaction: &&Transaction| {
+            transaction.outcome == Outcome::Committed
+                && transaction.operations.iter().all(|operation| used(&key_of(operation)))
+        };
+        let committed = self.transactions.iter().filter(is_acknowledged);
         let operations = committed.flat_map(|transaction| &transaction.operations);
-        let writes = operations.filter_map(|operation| match operation {
-            Operation::Write(Write { key: of, id, .. }) if of.as_bytes() == key.as_bytes() => {
-                Some((key.clone(), *id))
-            }
+        operations.filter_map(move |operation| match operation {
+            Operation::Write(write) if key_of(operation) == *key => Some((key.clone(), write.id)),
             _ => None,
-        });
-        writes.collect()
+        })
     }
 
     /// Returns the history with the stamps that homes have shown, and with the final reads.
@@ -175,6 +190,14 @@ impl Verdicts {
             operations: vec![Operation::Read(read)],
         }));
         History { transactions }
+    }
+}
+
+fn key_of(operation: &Operation) -> Key {
+    match operation {
+        Operation::Write(Write { key, .. }) | Operation::Read(Read { key, .. }) => {
+            Key::from(key.as_str())
+        }
     }
 }
 
@@ -247,9 +270,9 @@ impl OccultSessions {
         let homes = homes(world);
         let mut problems = std::mem::take(&mut self.verdicts.problems);
         problems.extend(self.verdicts.judge_validated(&homes));
-        for (key, home) in &homes {
-            let is_up = world.state(home.index()) == SiteState::Up;
-            problems.extend(self.verdicts.judge_final(key, *home, is_up));
+        let is_up = |site: SiteId| world.state(site.index()) == SiteState::Up;
+        for key in homes.keys() {
+            problems.extend(self.verdicts.judge_final(key, &homes, is_up));
         }
         let history = self.verdicts.history(self.numbers);
         // For a person who looks into a seed.
