@@ -23,7 +23,6 @@ pub(crate) use self::shape::OccultShape;
 use crate::queue::MS;
 use crate::random::Random;
 use crate::scenario::Scenario;
-use crate::weakness::Weakness;
 use crate::world::{SiteState, World};
 
 /// Wake-ups of these sessions, beyond those of UniStore's clients.
@@ -124,7 +123,6 @@ impl OccultSessions {
                 }
             })
             .collect();
-        let waits_for_one = scenario.weakness == Some(Weakness::BarriersOfOneSite);
         OccultSessions {
             workers,
             sessions,
@@ -135,7 +133,7 @@ impl OccultSessions {
             pace: scenario.pace,
             scheme,
             deletes: shape.is_some_and(|shape| shape.deletes),
-            stored_at: if waits_for_one { 1 } else { scenario.f + 1 },
+            stored_at: scenario.f + 1,
             verdicts: Verdicts::default(),
         }
     }

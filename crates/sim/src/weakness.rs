@@ -18,6 +18,4 @@ pub enum Weakness {
     StartsFromDamage,
     /// Tokens carry the causal past of their session only.
     TokensOfCausalPasts,
-    /// Sessions of Occult take it for a barrier that one site stores their past.
-    BarriersOfOneSite,
 }
