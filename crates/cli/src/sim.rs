@@ -25,6 +25,8 @@ Examples:
   solera sim --seeds 300 --promises    checks durability guarantees in every seed
   solera sim --seeds 300 --members --primary
                                        also runs a second protocol beside UniStore
+  solera sim --seeds 300 --members --occult
+                                       also runs Occult beside UniStore
   solera sim --seeds 300 --durable --trial
                                        also exercises jobs, guards and lanes of protocols
   solera sim --seeds 40 --outages      takes sites, or parts of one, down for a minute
@@ -81,6 +83,11 @@ pub(crate) struct SimArgs {
     /// Also run the example protocol `primary` on each worker, and check sessions that use it
     #[arg(long, conflicts_with = "outages")]
     primary: bool,
+    /// Also run Occult on each worker, and check sessions of level `pcpsi`
+    ///
+    /// Homes do not move yet, so no site that is the home of some keys is removed.
+    #[arg(long, conflicts_with = "outages")]
+    occult: bool,
     /// Also run the protocol `trial` on each worker, which exercises jobs, lanes and questions
     /// between protocols
     #[arg(long, conflicts_with = "outages")]
@@ -125,6 +132,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
     };
     let scenario = if checks_promises(args, seed) { scenario.promising() } else { scenario };
     let scenario = if args.primary { scenario.with_primary() } else { scenario };
+    let scenario = if args.occult { scenario.with_occult() } else { scenario };
     if args.trial { scenario.with_trial() } else { scenario }
 }
 
@@ -333,5 +341,6 @@ fn replay(args: &SimArgs, seed: u64) -> String {
     let promises = if args.promises { " --promises" } else { "" };
     let primary = if args.primary { " --primary" } else { "" };
     let trial = if args.trial { " --trial" } else { "" };
-    format!("solera sim --seed {seed}{kind}{promises}{primary}{trial}")
+    let occult = if args.occult { " --occult" } else { "" };
+    format!("solera sim --seed {seed}{kind}{promises}{primary}{occult}{trial}")
 }

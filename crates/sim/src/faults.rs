@@ -60,6 +60,35 @@ impl Fault {
         let Fault::Disk(_, _, fault) = self else { return false };
         matches!(fault, DiskFault::Rot | DiskFault::Misdirect | DiskFault::Fail(..))
     }
+
+    /// Returns the same fault of other sites: `of` returns the new number of a site.
+    pub(crate) fn at_sites(self, of: impl Fn(usize) -> usize) -> Fault {
+        let moved = |worker: Address| {
+            let site = SiteId(of(worker.site.index()) as u8);
+            Address { site, ..worker }
+        };
+        match self {
+            Fault::Cut(a, b) => Fault::Cut(of(a), of(b)),
+            Fault::Restore(a, b) => Fault::Restore(of(a), of(b)),
+            Fault::Reset(a, b) => Fault::Reset(of(a), of(b)),
+            Fault::Break(a, b) => Fault::Break(moved(a), moved(b)),
+            Fault::Mute(a, b) => Fault::Mute(of(a), of(b)),
+            Fault::Pause(site) => Fault::Pause(of(site)),
+            Fault::Resume(site) => Fault::Resume(of(site)),
+            Fault::Crash(site) => Fault::Crash(of(site)),
+            Fault::Restart(site) => Fault::Restart(of(site)),
+            Fault::Checkpoint(site, worker) => Fault::Checkpoint(of(site), worker),
+            Fault::Destroy(site) => Fault::Destroy(of(site)),
+            Fault::Remove(site) => Fault::Remove(of(site)),
+            Fault::RemoveAgain(site, generation) => Fault::RemoveAgain(of(site), generation),
+            Fault::Add(site) => Fault::Add(of(site)),
+            Fault::Ambush(ambush) => Fault::Ambush(ambush.at_sites(of)),
+            Fault::MoveLeaders(site) => Fault::MoveLeaders(of(site)),
+            Fault::Jump(site, worker, by) => Fault::Jump(of(site), worker, by),
+            Fault::Slow(site, worker, by) => Fault::Slow(of(site), worker, by),
+            Fault::Disk(site, worker, fault) => Fault::Disk(of(site), worker, fault),
+        }
+    }
 }
 
 /// Draws a schedule of faults that ends before `end`; at most `losses` sites are destroyed.

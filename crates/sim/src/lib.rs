@@ -16,6 +16,7 @@ mod last_round;
 mod latency;
 #[cfg(test)]
 mod mixed;
+mod occult;
 mod outage;
 mod outcomes;
 mod primary;

@@ -18,6 +18,7 @@ use crate::client::Clients;
 use crate::guarded::GuardedSessions;
 use crate::history::{Places, answer, entries, history, origin};
 use crate::last_round::LastRound;
+use crate::occult::OccultSessions;
 use crate::outage::Outage;
 use crate::outcomes::{NewOutcome, Outcomes, Submission};
 use crate::primary::PrimarySessions;
@@ -72,6 +73,8 @@ pub enum Violation {
     Guarded(String),
     /// `primary` broke one of its guarantees.
     Primary(String),
+    /// Occult broke one of its guarantees.
+    Occult(String),
     /// Durable data is missing after a restart.
     Lost(String),
     /// A site did not commit on a group in time, while other sites or parts of them were down.
@@ -93,6 +96,7 @@ impl fmt::Display for Violation {
             Violation::Stuck(client) => write!(f, "a client is stuck: {client}"),
             Violation::Promise(what) => write!(f, "a broken promise: {what}"),
             Violation::Primary(what) => write!(f, "primary: {what}"),
+            Violation::Occult(what) => write!(f, "occult: {what}"),
             Violation::Trial(what) => write!(f, "trial: {what}"),
             Violation::Guarded(what) => write!(f, "guarded: {what}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
@@ -134,6 +138,7 @@ struct Run<'a> {
     clients: Clients,
     promises: Promises,
     primary: PrimarySessions,
+    occult: OccultSessions,
     trial: TrialSessions,
     guarded: GuardedSessions,
     places: Places,
@@ -151,6 +156,7 @@ impl<'a> Run<'a> {
         let clients = Clients::new(scenario, &mut world);
         let promises = Promises::new(scenario, &mut world);
         let primary = PrimarySessions::new(scenario, &mut world);
+        let occult = OccultSessions::new(scenario, &mut world);
         let trial = TrialSessions::new(scenario, &mut world);
         let guarded = GuardedSessions::new(scenario, &mut world);
         Run {
@@ -158,6 +164,7 @@ impl<'a> Run<'a> {
             clients,
             promises,
             primary,
+            occult,
             trial,
             guarded,
             world,
@@ -184,6 +191,7 @@ impl<'a> Run<'a> {
         while (!self.clients.all_done()
             || !self.promises.all_done()
             || !self.primary.all_done()
+            || !self.occult.all_done()
             || !self.trial.all_done()
             || !self.guarded.all_done()
             || self.world.unfinished().is_some())
@@ -201,6 +209,7 @@ impl<'a> Run<'a> {
             .into_iter()
             .chain(self.promises.stuck())
             .chain(self.primary.stuck())
+            .chain(self.occult.stuck())
             .chain(self.trial.stuck())
             .chain(self.guarded.stuck())
         {
@@ -272,6 +281,7 @@ impl<'a> Run<'a> {
         let destroyed = self.destroyed().into_iter().any(missed);
         let quorum = self.world.has_quorum();
         let mut texts = self.primary.left(&self.world);
+        texts.extend(self.occult.left(&self.world));
         for (address, replica) in self.world.replicas() {
             if self.world.state(address.site.index()) != SiteState::Up {
                 continue;
@@ -321,6 +331,16 @@ impl<'a> Run<'a> {
         self.violations.extend(problems.into_iter().map(Violation::Guarded));
     }
 
+    fn judge_occult(&mut self) {
+        if self.scenario.occult.is_none() {
+            return;
+        }
+        self.occult.final_reads(&mut self.world);
+        self.finish_reads();
+        let problems = self.occult.judge(&self.world);
+        self.violations.extend(problems.into_iter().map(Violation::Occult));
+    }
+
     fn judge_bytes(&mut self) {
         for (address, replica) in self.world.replicas() {
             let status = replica.status();
@@ -336,6 +356,7 @@ impl<'a> Run<'a> {
         let finals = self.final_reads();
         self.judge_promises();
         self.judge_guards();
+        self.judge_occult();
         let of_primary = self.primary.judge(&self.world);
         self.violations.extend(of_primary.into_iter().map(Violation::Primary));
         self.violations.extend(self.trial.judge().into_iter().map(Violation::Trial));
@@ -384,6 +405,7 @@ impl<'a> Run<'a> {
                     if !self.trial.wake(&mut self.world, client)
                         && !self.primary.wake(&mut self.world, client)
                         && !self.promises.wake(&mut self.world, client)
+                        && !self.occult.wake(&mut self.world, client)
                     {
                         self.clients.wake(&mut self.world, client);
                     }
@@ -393,6 +415,7 @@ impl<'a> Run<'a> {
                     self.clients.site_down(&mut self.world, site);
                     self.promises.site_down(&mut self.world, site);
                     self.primary.site_down(&mut self.world, site);
+                    self.occult.site_down(&mut self.world, site);
                     self.trial.site_down(&mut self.world, site);
                 }
                 WorldEvent::Replaced(site, cut) => self.ledger.closed(site, cut.0),
@@ -400,6 +423,7 @@ impl<'a> Run<'a> {
                     self.clients.worker_down(&mut self.world, worker);
                     self.promises.worker_down(&mut self.world, worker);
                     self.primary.worker_down(&mut self.world, worker);
+                    self.occult.worker_down(&mut self.world, worker);
                     self.trial.worker_down(&mut self.world, worker);
                 }
                 WorldEvent::Refused(from, request) => {
@@ -416,7 +440,10 @@ impl<'a> Run<'a> {
                 WorldEvent::Primary(from, request, response, last) => {
                     self.primary.reply(&mut self.world, (from, request), &response, last);
                 }
-                WorldEvent::Occult(..) | WorldEvent::Shown(_) => {}
+                WorldEvent::Occult(from, request, response) => {
+                    self.occult.reply(&mut self.world, (from, request), response);
+                }
+                WorldEvent::Shown(entry) => self.occult.shown(&entry),
                 WorldEvent::Trial(from, request, response, last) => {
                     self.trial.reply(&mut self.world, (from, request), &response, last);
                 }

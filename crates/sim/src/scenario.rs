@@ -10,23 +10,11 @@ use solera_unistore::{Rule, Timing};
 use crate::faults::ambush::ambushes;
 use crate::faults::disks::disk_faults;
 use crate::faults::{Fault, breaks, crashes, operate, schedule};
+use crate::occult::OccultShape;
 use crate::outage::Outage;
 use crate::queue::MS;
 use crate::random::Random;
 use crate::weakness::Weakness;
-
-/// How workers run Occult.
-#[derive(Clone, Debug)]
-pub(crate) struct OccultShape {
-    /// Number of shards.
-    pub(crate) shards: u16,
-    /// Scheme of timestamps.
-    pub(crate) scheme: solera_occult::Scheme,
-    /// Intervals and timeouts.
-    pub(crate) timing: solera_occult::Timing,
-    /// The rule that is taken out.
-    pub(crate) without: Without<solera_occult::Rule>,
-}
 
 /// A cluster, its network, its faults and its load.
 #[derive(Clone, Debug)]
@@ -360,6 +348,20 @@ impl Scenario {
     pub fn with_primary(mut self) -> Self {
         let mut random = Random::new(self.seed.wrapping_mul(32_452_867).wrapping_add(7));
         self.primary = Some(random.weighted(&[(40, 4), (30, 32), (30, 1024)]));
+        self
+    }
+
+    /// Has workers also run Occult, with sessions that use it.
+    pub fn with_occult(mut self) -> Self {
+        self.occult = Some(OccultShape::draw(&mut self));
+        self
+    }
+
+    /// Takes one rule of Occult out, if workers run it.
+    pub fn occult_without(mut self, rule: impl Into<Without<solera_occult::Rule>>) -> Self {
+        if let Some(shape) = &mut self.occult {
+            shape.without = rule.into();
+        }
         self
     }
 

@@ -12,8 +12,8 @@ use solera_journal::{
     SimDisk, repair,
 };
 use solera_machine::{RequestId, Without};
-use solera_site::{Recovery, Site};
-use solera_unistore::{Command, Config, Event, Response};
+use solera_site::{Recovery, Response, Site};
+use solera_unistore::{Command, Config, Event};
 
 use crate::random::Random;
 use crate::weakness::Weakness;

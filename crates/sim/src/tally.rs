@@ -146,6 +146,7 @@ impl Tally {
             solera_certification::RARE_PATHS,
             solera_unistore::RARE_PATHS,
             if self.ran("primary: ") { solera_primary::RARE_PATHS } else { &[] },
+            if self.ran("occult: ") { solera_occult::RARE_PATHS } else { &[] },
             if self.ran("trial: ") { solera_trial::RARE_PATHS } else { &[] },
         ];
         let count = |path: &RarePath| (*path, self.paths.get(path).copied().unwrap_or(0));

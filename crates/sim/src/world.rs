@@ -16,20 +16,21 @@ mod links;
 mod members;
 mod restarts;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
+use solera_data::{Key, Op};
 use solera_machine::{Address, Job as _, JobId, Lane, Now, RequestId, Wire, Without};
+use solera_occult::{CausalTimestamp, Occult, ReadCounts};
 use solera_site::{Input, Job, Message, Output, Site};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Config, Event, Pasts, Record, Replica, Response};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::by_worker::ByWorker;
 use crate::faults::Fault;
 use crate::faults::ambush::Ambush;
+use crate::occult::{OccultShape, Overtaken};
 use crate::queue::{MS, Queue};
 use crate::random::Random;
-use crate::scenario::{OccultShape, Scenario, Steady};
+use crate::scenario::{Scenario, Steady};
 use crate::storage::{Health, Storage, Worker, takes};
 use crate::tally::Tally;
 use crate::trace::Trace;
@@ -179,6 +180,7 @@ pub(crate) struct World {
     primary: Option<(usize, Without<solera_primary::Rule>)>,
     /// How workers run Occult, if they do.
     occult: Option<OccultShape>,
+    overtaken: Overtaken,
     /// Number of units of each key that `trial` hands out, if workers run it.
     trial: Option<u32>,
 }
@@ -240,6 +242,7 @@ impl World {
             ambushes: Vec::new(),
             primary: scenario.primary.map(|entries| (entries, scenario.primary_without)),
             occult: scenario.occult.clone(),
+            overtaken: Overtaken::default(),
             trial: scenario.trial.then(|| scenario.guard_limit()),
         };
         for address in scenario.topology.all_workers() {
@@ -285,9 +288,10 @@ impl World {
         };
         let mut config = config;
         if let Some(shape) = &self.occult {
-            config = config.with_occult(shape.shards, Arc::new([]));
+            config = config.with_occult(shape.shards, shape.home_of.clone());
             if let Some(occult) = &mut config.occult {
                 (occult.scheme, occult.timing) = (shape.scheme, shape.timing);
+                occult.founders = shape.homes;
                 (occult.without, occult.trace) = (shape.without, true);
             }
         }
@@ -365,7 +369,7 @@ impl World {
             return match outcome {
                 Some(outcome) => {
                     let response = Response::Executed { outcome, pasts };
-                    self.answer_when_durable(to, request, response);
+                    self.answer_when_durable(to, request, response.into());
                 }
                 // The machine replies later.
                 None => self.carry_out(to),
@@ -394,6 +398,28 @@ impl World {
         true
     }
 
+    /// Reads a key of Occult by a direct call, as servers do first. Returns whether the copy there
+    /// is recent enough; the reply is then among the next events.
+    pub(crate) fn read_occult(
+        &mut self,
+        to: Address,
+        request: RequestId,
+        past: &CausalTimestamp,
+        key: &Key,
+    ) -> bool {
+        if !self.answers(to) {
+            return false;
+        }
+        let (now, mut past) = (self.now_at(to), past.clone());
+        let occult = self.workers.get_mut(&to).and_then(|it| it.machine_mut().occult_mut());
+        let read = occult.and_then(|it| it.read_at_once(now, &mut past, (key, &Op::Get)));
+        let Some(Ok(outcome)) = read else { return false };
+        let (outcomes, counts) = (vec![outcome], ReadCounts::default());
+        let response = solera_occult::Response::Committed { outcomes, past, counts };
+        self.answer_when_durable(to, request, response.into());
+        true
+    }
+
     /// Cancels a request: the client wants no more replies.
     pub(crate) fn cancel(&mut self, to: Address, request: RequestId) {
         self.trace.write(self.now, format_args!("{to:?} {request:?} is cancelled"));
@@ -406,21 +432,39 @@ impl World {
 
     /// Answers a client. Earlier outputs of the machine, and the records that the client waits for,
     /// come first.
-    fn answer_when_durable(&mut self, at: Address, request: RequestId, response: Response) {
+    fn answer_when_durable(
+        &mut self,
+        at: Address,
+        request: RequestId,
+        response: solera_site::Response,
+    ) {
         self.send_ready(at);
         let worker = self.workers.get_mut(&at);
         match worker.and_then(|worker| worker.hold((request, response))) {
-            Some((request, response)) => self.answer(at, request, response),
+            Some((request, response)) => self.answer(at, request, response, true),
             None => self.tally.count("direct calls held"),
         }
         self.carry_out(at);
     }
 
-    fn answer(&mut self, at: Address, request: RequestId, response: Response) {
+    fn answer(
+        &mut self,
+        at: Address,
+        request: RequestId,
+        response: solera_site::Response,
+        last: bool,
+    ) {
+        use solera_site::Response;
+
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{at:?} {request:?} {response:?}"));
         }
-        self.events.push(WorldEvent::Reply(at, request, response));
+        self.events.push(match response {
+            Response::UniStore(response) => WorldEvent::Reply(at, request, response),
+            Response::Primary(response) => WorldEvent::Primary(at, request, response, last),
+            Response::Occult(response) => WorldEvent::Occult(at, request, response),
+            Response::Trial(response) => WorldEvent::Trial(at, request, response, last),
+        });
     }
 
     /// Returns the events since the last call, such as replies.
@@ -492,6 +536,13 @@ impl World {
         let up = |address: &Address| self.state(address.site.index()) == SiteState::Up;
         let workers = self.workers.iter().filter(move |(address, _)| up(address));
         workers.filter_map(|(address, worker)| Some((*address, worker.machine().trial()?)))
+    }
+
+    /// Returns the machines of Occult at sites that are up.
+    pub(crate) fn occults(&self) -> impl Iterator<Item = (Address, &Occult)> {
+        let up = |address: &Address| self.state(address.site.index()) == SiteState::Up;
+        let workers = self.workers.iter().filter(move |(address, _)| up(address));
+        workers.filter_map(|(address, worker)| Some((*address, worker.machine().occult()?)))
     }
 
     fn replica(&self, worker: &Address) -> Option<&Replica> {
@@ -595,31 +646,7 @@ impl World {
                     self.send(address, to, message);
                 }
                 Output::Reply { request, response, last } => {
-                    let response = match response {
-                        solera_site::Response::UniStore(response) => response,
-                        solera_site::Response::Primary(response) => {
-                            if self.trace.is_on() {
-                                let at = self.now;
-                                self.trace.write(
-                                    at,
-                                    format_args!("{address:?} {request:?} {response:?}"),
-                                );
-                            }
-                            let world_event = WorldEvent::Primary(address, request, response, last);
-                            self.events.push(world_event);
-                            continue;
-                        }
-                        solera_site::Response::Occult(response) => {
-                            self.events.push(WorldEvent::Occult(address, request, response));
-                            continue;
-                        }
-                        solera_site::Response::Trial(response) => {
-                            let world_event = WorldEvent::Trial(address, request, response, last);
-                            self.events.push(world_event);
-                            continue;
-                        }
-                    };
-                    self.answer(address, request, response);
+                    self.answer(address, request, response, last);
                 }
                 Output::Records(records) => {
                     if self.trace.is_on() {
@@ -636,6 +663,7 @@ impl World {
                     self.tally.reach(path);
                 }
                 Output::Trace(solera_site::Event::Occult(solera_occult::Event::Shown(entry))) => {
+                    self.overtaken.note_write(address);
                     self.events.push(WorldEvent::Shown(entry));
                 }
                 Output::Trace(solera_site::Event::Trial(event)) => {
@@ -658,7 +686,7 @@ impl World {
         while let Some((request, response)) =
             self.workers.get_mut(&address).and_then(Worker::take_durable)
         {
-            self.answer(address, request, response);
+            self.answer(address, request, response, true);
         }
         self.send_outbox(address);
     }

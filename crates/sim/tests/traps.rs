@@ -424,3 +424,89 @@ fn removals_wait_for_all_protocols() {
         |violation| matches!(violation, Violation::Trial(what) if what.contains("has not completed")),
     );
 }
+
+fn with_occult(seed: u64) -> Scenario {
+    Scenario::from_seed(seed).with_occult()
+}
+
+/// Takes out a rule of Occult.
+fn without_of_occult(rule: solera_occult::Rule, scenario: impl Fn(u64) -> Scenario) {
+    let broken = |scenario: Scenario| scenario.occult_without(Some(rule));
+    trap(scenario, broken, |violation| matches!(violation, Violation::Occult(_)));
+}
+
+/// Occult §4.3: a client that does not check a replica misses what it depends on.
+#[test]
+fn clients_of_occult_check_replicas() {
+    without_of_occult(solera_occult::Rule::CheckReplicas, with_occult);
+}
+
+/// `docs/models/occult-commit`: a client misses its own write at a home that does not know the
+/// decision yet.
+#[test]
+fn clients_of_occult_check_homes() {
+    without_of_occult(solera_occult::Rule::CheckHomes, with_occult);
+}
+
+/// Occult §6.2: the versions that a transaction has read must belong to one snapshot.
+#[test]
+fn read_sets_are_validated() {
+    without_of_occult(solera_occult::Rule::ValidateReadSet, with_occult);
+}
+
+/// Occult §6.2: a transaction must not overwrite what depends on something that it has missed.
+#[test]
+fn overwrite_sets_are_validated() {
+    without_of_occult(solera_occult::Rule::ValidateOverwriteSet, with_occult);
+}
+
+/// Occult §6.3, case ii: a reader of a blind write misses another write of the overwritten
+/// transaction.
+#[test]
+fn commit_timestamps_contain_those_of_overwritten_versions() {
+    without_of_occult(solera_occult::Rule::OverwrittenTimestamps, with_occult);
+}
+
+/// Undecided writes get stamps below one that a home has reported as shown.
+#[test]
+fn stamps_are_shown_in_order() {
+    without_of_occult(solera_occult::Rule::ShowInOrder, with_occult);
+}
+
+/// Two transactions that write the same key at once have overwritten the same version.
+#[test]
+fn prepares_lock_keys() {
+    without_of_occult(solera_occult::Rule::Locks, with_occult);
+}
+
+/// A decision home that does not record an abort commits the transaction later.
+#[test]
+fn decision_homes_record_aborts() {
+    without_of_occult(solera_occult::Rule::AbortRecord, with_occult);
+}
+
+/// A participant that ends its own prepare aborts a part of a committed transaction.
+#[test]
+fn only_decision_homes_end_prepares() {
+    without_of_occult(solera_occult::Rule::DecisionHomeDecides, with_occult);
+}
+
+/// A replica that leaves a gap reports as shown what it lacks.
+#[test]
+fn replicas_of_occult_leave_no_gap() {
+    without_of_occult(solera_occult::Rule::InOrder, with_occult);
+}
+
+/// A session that forgets its own writes misses them.
+#[test]
+fn sessions_of_occult_keep_their_past() {
+    without_of_occult(solera_occult::Rule::SessionOrder, with_occult);
+}
+
+/// A transaction pauses after it has read an old version. Meanwhile, another one writes that key
+/// and a second one, all replicas show both, and the dependency of the second on the first is
+/// forgotten. The transaction then reads the second.
+#[test]
+fn dependencies_are_forgotten_when_no_transaction_has_read_an_older_copy() {
+    without_of_occult(solera_occult::Rule::UnreadBeforeForgotten, with_occult);
+}

@@ -63,6 +63,16 @@ pub(crate) struct Ambush {
 }
 
 impl Ambush {
+    /// Returns the same ambush among sites with other numbers: `of` returns the new number of a
+    /// site.
+    pub(crate) fn at_sites(self, of: impl Fn(usize) -> usize) -> Ambush {
+        let fault = match self.fault {
+            AmbushFault::MoveLeaders(site) => AmbushFault::MoveLeaders(of(site)),
+            fault => fault,
+        };
+        Ambush { fault, ..self }
+    }
+
     /// Returns the site to strike, if this is the message that the ambush waits for.
     pub(crate) fn victim(
         self,

@@ -1,5 +1,6 @@
 //! Workers that crash, start from their disks, and write checkpoints.
 
+use solera_host::Log;
 use solera_machine::Address;
 use solera_membership::SiteStatus;
 
@@ -95,6 +96,9 @@ impl World {
                 if self.now > 0 {
                     self.tally.count("restarts");
                 }
+                if self.overtaken.has(address, started.recovered.snapshot) {
+                    self.tally.count("occult: starts from checkpoints that writes had overtaken");
+                }
                 let recovered = &started.recovered;
                 self.trace.write(self.now, format_args!("{address:?} starts from {recovered:?}"));
                 for _ in &started.undone {
@@ -150,6 +154,16 @@ impl World {
         self.start(address);
     }
 
+    /// Has a worker's process die soon, and start from the checkpoint that it has written.
+    fn crash_after_checkpoint(&mut self, address: Address) {
+        let at = self.now + self.random.within(1, 60) * MS;
+        let power = self.random.chance(50);
+        for (at, fault) in [(at, DiskFault::Crash { power }), (at + 20 * MS, DiskFault::Start)] {
+            let fault = Fault::Disk(address.site.index(), address.worker.into(), fault);
+            self.push(at, Due::Fault(fault));
+        }
+    }
+
     /// Writes the next part of a worker's checkpoint. Returns whether there was one.
     pub(super) fn checkpoint(&mut self, address: Address, keys: usize) -> bool {
         if !self.storages.contains_key(&address) {
@@ -158,14 +172,22 @@ impl World {
         let Some(worker) = self.workers.get_mut(&address) else { return false };
         if !worker.is_saving() {
             worker.begin_checkpoint();
+            self.overtaken.begin(address, worker.log().map(Log::last).unwrap_or_default());
         }
         let part = worker.save(keys);
+        if matches!(part, Some((_, solera_site::Part::Occult(_)))) {
+            self.overtaken.note_part(address);
+        }
         let is_whole = part.is_none() || !worker.is_saving();
+        let is_overtaken = is_whole && self.overtaken.end(address);
         let power_fails = self.power_fails_at_checkpoints && is_whole && worker.has_undurable();
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{address:?} saves {part:?}"));
         }
         self.look_after(address);
+        if is_overtaken && self.random.chance(20) {
+            self.crash_after_checkpoint(address);
+        }
         if power_fails {
             self.tally.count("losses of power at a checkpoint");
             self.kill(address, true);

@@ -1,0 +1,292 @@
+//! What sessions that use Occult observed, and the verdicts about it.
+//!
+//! `checker::pcpsi` judges the transactions. In addition, a write that was acknowledged, or that a
+//! barrier has promised, must be there at the end; all sites must agree; and no other transaction
+//! may write a key that a transaction has validated before that one commits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use solera_checker::pcpsi::{
+    History, Operation, Outcome, Read, Transaction, Version, Write, check,
+};
+use solera_data::{Key, Op};
+use solera_machine::RequestId;
+use solera_occult::{Command, Entry, OnStale, Response};
+use solera_time::SiteId;
+
+use super::OccultSessions;
+use super::plan::{Step, keys, may_be_deleted, name, number_of};
+use crate::world::{SiteState, World};
+
+/// What the sessions observed.
+#[derive(Debug, Default)]
+pub(super) struct Verdicts {
+    transactions: Vec<Transaction>,
+    /// For some committed transactions, by their places: keys that must not have changed since
+    /// they were read, and the versions read.
+    validated: Vec<(usize, Vec<(Key, Version)>)>,
+    /// The stamp of each write, as homes have shown it.
+    stamps: BTreeMap<(Key, u64), u64>,
+    /// The first promise of each promised write.
+    promised: BTreeMap<(Key, u64), String>,
+    /// Final reads: site and key, and the version once it is known.
+    finals: BTreeMap<RequestId, (usize, Key, Option<Version>)>,
+    problems: Vec<String>,
+}
+
+impl Verdicts {
+    /// Adds a transaction that has ended, and the keys that it has validated.
+    pub(super) fn add(&mut self, transaction: Transaction, validated: Vec<(Key, Version)>) {
+        if transaction.outcome == Outcome::Committed && !validated.is_empty() {
+            self.validated.push((self.transactions.len(), validated));
+        }
+        self.transactions.push(transaction);
+    }
+
+    pub(super) fn problem(&mut self, what: String) {
+        self.problems.push(what);
+    }
+
+    /// Notes that these writes must survive.
+    pub(super) fn promise(&mut self, writes: BTreeSet<(Key, u64)>, promise: &str) {
+        for write in writes {
+            self.promised.entry(write).or_insert_with(|| promise.to_owned());
+        }
+    }
+
+    /// Takes the reply to a final read. Returns whether it is one.
+    pub(super) fn reply(&mut self, request: RequestId, response: &Response) -> bool {
+        let Some((_, key, version)) = self.finals.get_mut(&request) else { return false };
+        if let Response::Committed { outcomes, .. } = response {
+            let get = Step::Get { key: key.clone(), validates: false };
+            *version = outcomes.first().and_then(|answer| get.version(answer));
+        }
+        true
+    }
+
+    fn stamp(&self, key: &Key, version: Version) -> Option<u64> {
+        match version {
+            Version::Absent => Some(0),
+            Version::Of(id) => self.stamps.get(&(key.clone(), id)).copied(),
+        }
+    }
+
+    /// Returns whether a version is the one of this write or a later one; `None` if that is
+    /// unknown.
+    fn has(&self, version: Version, write: &(Key, u64)) -> Option<bool> {
+        let (key, id) = write;
+        Some(self.stamp(key, version)? >= self.stamp(key, Version::Of(*id))?)
+    }
+
+    /// Returns the final versions of a key, by site.
+    fn finals(&self, key: &Key) -> Vec<(usize, Option<Version>)> {
+        let of_key = self.finals.values().filter(|(_, other, _)| other == key);
+        of_key.map(|(site, _, version)| (*site, *version)).collect()
+    }
+
+    /// Checks that no other transaction has written a key between its read and the commit of the
+    /// transaction that has validated it.
+    fn judge_validated(&self, homes: &BTreeMap<Key, SiteId>) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (place, validated) in &self.validated {
+            let transaction = &self.transactions[*place];
+            let committed = own_stamps(transaction, &self.stamps, homes);
+            for (key, version) in validated.iter().filter(|(key, _)| !may_be_deleted(key)) {
+                let (Some(at), Some(read)) =
+                    (committed.get(&homes[key]), self.stamp(key, *version))
+                else {
+                    continue;
+                };
+                let is_between = |write: &(Key, u64)| {
+                    self.stamps.get(write).is_some_and(|stamp| read < *stamp && stamp < at)
+                };
+                // A home may have shown other writes and lost them in a crash.
+                if let Some((_, id)) = self.acknowledged(key, |_| true).find(is_between) {
+                    let Transaction { order, session, .. } = transaction;
+                    let key = name(key);
+                    problems.push(format!(
+                        "transaction {order} of session {session} has validated {key} at {version:?}, and write {id} came before it"
+                    ));
+                }
+            }
+        }
+        problems
+    }
+
+    /// Checks that all sites agree about a key, and that it has what was acknowledged and promised.
+    fn judge_final(
+        &self,
+        key: &Key,
+        homes: &BTreeMap<Key, SiteId>,
+        is_up: impl Fn(SiteId) -> bool,
+    ) -> Vec<String> {
+        let finals = self.finals(key);
+        let home = homes[key];
+        let at_home = finals.iter().find(|(site, _)| *site == home.index());
+        let is_home_up = is_up(home);
+        let mut problems = Vec::new();
+        if let (Some((_, Some(version))), true) = (at_home, is_home_up) {
+            if finals.iter().any(|(_, other)| *other != Some(*version)) {
+                problems.push(format!("sites differ about {}: {finals:?}", name(key)));
+            }
+            let is_lost = |write: &(Key, u64)| self.has(*version, write) == Some(false);
+            if !may_be_deleted(key) {
+                // While the decision home is gone, no other home learns that it has committed.
+                let are_homes_up = |key: &Key| is_up(homes[key]);
+                let lost = self.acknowledged(key, are_homes_up).find(is_lost);
+                problems.extend(lost.map(|(_, id)| {
+                    format!("{} has {version:?}, but write {id} was acknowledged", name(key))
+                }));
+            }
+        } else if is_home_up {
+            problems.push(format!("{} was not read at its home: {finals:?}", name(key)));
+        }
+        let versions = || finals.iter().filter_map(|(_, version)| *version);
+        for (write, promise) in self.promised.iter().filter(|(write, _)| write.0 == *key) {
+            let survives = versions().any(|version| self.has(version, write) != Some(false));
+            if !may_be_deleted(key) && !survives {
+                problems.push(format!("{promise} write {} of {}: {finals:?}", write.1, name(key)));
+            }
+        }
+        problems
+    }
+
+    /// Returns the writes of a key of which clients know that they committed, by transactions that
+    /// have used only keys for which `used` holds.
+    fn acknowledged(
+        &self,
+        key: &Key,
+        used: impl Fn(&Key) -> bool,
+    ) -> impl Iterator<Item = (Key, u64)> {
+        let is_acknowledged = move |transaction: &&Transaction| {
+            transaction.outcome == Outcome::Committed
+                && transaction.operations.iter().all(|operation| used(&key_of(operation)))
+        };
+        let committed = self.transactions.iter().filter(is_acknowledged);
+        let operations = committed.flat_map(|transaction| &transaction.operations);
+        operations.filter_map(move |operation| match operation {
+            Operation::Write(write) if key_of(operation) == *key => Some((key.clone(), write.id)),
+            _ => None,
+        })
+    }
+
+    /// Returns the history with the stamps that homes have shown, and with the final reads.
+    fn history(&mut self, first_session: usize) -> History {
+        let mut transactions = std::mem::take(&mut self.transactions);
+        for operation in transactions.iter_mut().flat_map(|it| &mut it.operations) {
+            if let Operation::Write(write) = operation {
+                let key = Key::from(write.key.as_str());
+                write.stamp = self.stamps.get(&(key, write.id)).copied();
+            }
+        }
+        let finals = self.finals.values().filter_map(|(site, key, version)| {
+            Some((*site, Read { key: name(key), version: (*version)?, stale: true }))
+        });
+        transactions.extend(finals.enumerate().map(|(number, (site, read))| Transaction {
+            session: first_session + number,
+            order: 1,
+            site,
+            outcome: Outcome::Committed,
+            operations: vec![Operation::Read(read)],
+        }));
+        History { transactions }
+    }
+}
+
+fn key_of(operation: &Operation) -> Key {
+    match operation {
+        Operation::Write(Write { key, .. }) | Operation::Read(Read { key, .. }) => {
+            Key::from(key.as_str())
+        }
+    }
+}
+
+/// Returns the commit stamp of a transaction at each site that is the home of keys that it wrote.
+fn own_stamps(
+    transaction: &Transaction,
+    stamps: &BTreeMap<(Key, u64), u64>,
+    homes: &BTreeMap<Key, SiteId>,
+) -> BTreeMap<SiteId, u64> {
+    let writes = transaction.operations.iter().filter_map(|operation| match operation {
+        Operation::Write(write) => {
+            let key = Key::from(write.key.as_str());
+            let home = *homes.get(&key)?;
+            Some((home, *stamps.get(&(key, write.id))?))
+        }
+        Operation::Read(_) => None,
+    });
+    writes.collect()
+}
+
+impl OccultSessions {
+    /// Notes the writes that a home shows.
+    pub(crate) fn shown(&mut self, entry: &Entry) {
+        for (key, effect, _) in &entry.writes {
+            if let Some(id) = number_of(effect) {
+                self.verdicts.stamps.insert((key.clone(), id), entry.stamp.0);
+            }
+        }
+    }
+
+    /// Describes what is unfinished. Only the loss of a home leaves something unfinished.
+    pub(crate) fn left(&self, world: &World) -> Vec<String> {
+        let homes = homes(world);
+        let mut texts = Vec::new();
+        if !homes.values().all(|home| world.state(home.index()) == SiteState::Up) {
+            return texts;
+        }
+        for (address, occult) in world.occults() {
+            let (prepared, _, hidden) = occult.unfinished();
+            let open = occult.open();
+            if prepared + hidden + open > 0 {
+                texts.push(format!(
+                    "{address:?} has {prepared} prepared and {open} open transactions of Occult, and {hidden} hidden writes"
+                ));
+            }
+        }
+        texts
+    }
+
+    /// Reads all keys at all sites.
+    pub(crate) fn final_reads(&mut self, world: &mut World) {
+        for site in 0..world.sites() {
+            if world.state(site) != SiteState::Up {
+                continue;
+            }
+            for key in keys() {
+                let request = self.next_request();
+                let to = world.some_worker(SiteId(site as u8), 0);
+                let past = solera_occult::CausalTimestamp::new(self.scheme);
+                let on_stale = OnStale::Accept;
+                let read = Command::Execute { past, key: key.clone(), op: Op::Get, on_stale };
+                self.verdicts.finals.insert(request, (site, key, None));
+                world.example_command(to, request, read.into(), false);
+            }
+        }
+    }
+
+    /// Returns the problems found, once the final reads are answered.
+    pub(crate) fn judge(&mut self, world: &World) -> Vec<String> {
+        let homes = homes(world);
+        let mut problems = std::mem::take(&mut self.verdicts.problems);
+        problems.extend(self.verdicts.judge_validated(&homes));
+        let is_up = |site: SiteId| world.state(site.index()) == SiteState::Up;
+        for key in homes.keys() {
+            problems.extend(self.verdicts.judge_final(key, &homes, is_up));
+        }
+        let history = self.verdicts.history(self.numbers);
+        // For a person who looks into a seed.
+        if std::env::var("SOLERA_SIM_HISTORY").is_ok() {
+            history.transactions.iter().for_each(|transaction| eprintln!("{transaction:?}"));
+        }
+        problems.extend(check(&history).iter().map(ToString::to_string));
+        problems
+    }
+}
+
+/// Returns the home of each key.
+fn homes(world: &World) -> BTreeMap<Key, SiteId> {
+    let Some((_, occult)) = world.occults().next() else { return BTreeMap::new() };
+    let home = |key: &Key| occult.homes().home(occult.config().shard_of(key));
+    keys().map(|key| (key.clone(), home(&key))).collect()
+}

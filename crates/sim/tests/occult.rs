@@ -1,0 +1,68 @@
+//! Occult in every world, beside UniStore: what its sessions try, and the rare paths that they
+//! reach.
+
+use solera_sim::{Scenario, Tally, Trace, run};
+
+/// Runs some seeds, which must be clean, and returns their counts.
+fn tally(scenario: impl Fn(u64) -> Scenario, seeds: impl IntoIterator<Item = u64>) -> Tally {
+    let mut tally = Tally::default();
+    for seed in seeds {
+        let report = run(&scenario(seed).with_occult(), Trace::off());
+        assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
+        tally.add(&report.tally);
+    }
+    tally
+}
+
+fn tries_everything(tally: &Tally) {
+    for what in [
+        "occult: single operations",
+        "occult: direct reads",
+        "occult: commits",
+        "occult: aborts by locks",
+        "occult: aborts by read sets",
+        "occult: aborts by overwrite sets",
+        "occult: transactions given up",
+        "occult: requests cancelled",
+        "occult: unknown outcomes",
+        "occult: barriers kept",
+    ] {
+        assert!(tally.counted(what) > 5, "{what}: {}", tally.counted(what));
+    }
+}
+
+#[test]
+fn plain_worlds_run_it() {
+    tries_everything(&tally(Scenario::from_seed, 81_000..81_008));
+}
+
+#[test]
+fn workers_that_crash_run_it_and_start_from_checkpoints_that_writes_have_overtaken() {
+    let tally = tally(Scenario::durable, 82_000..82_012);
+    tries_everything(&tally);
+    let overtaken = tally.counted("occult: starts from checkpoints that writes had overtaken");
+    assert!(overtaken > 2, "{overtaken}");
+    // One of some thirty seeds reaches the last one. `tests/home.rs` of the protocol has a test of it.
+    let paths = tally.paths().filter(|(path, _)| path.0.starts_with("occult: "));
+    for (path, taken) in paths.filter(|(path, _)| !path.0.contains("repeated prepare")) {
+        assert!(taken > 0, "{} was not reached", path.0);
+    }
+}
+
+#[test]
+fn sites_that_leave_and_join_run_it() {
+    let tally = tally(Scenario::members, 83_000..83_008);
+    tries_everything(&tally);
+    assert!(tally.counted("joined sites") > 0);
+}
+
+#[test]
+fn it_runs_over_links() {
+    tries_everything(&tally(Scenario::links, 84_000..84_005));
+}
+
+#[test]
+fn it_runs_beside_three_other_protocols() {
+    let scenario = |seed| Scenario::members(seed).promising().with_primary().with_trial();
+    tries_everything(&tally(scenario, 85_000..85_005));
+}
