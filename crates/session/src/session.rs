@@ -157,7 +157,7 @@ impl<W: Context> ClientSession<W> {
         if let Some(delegation) = &self.delegation {
             delegation.note(&self.pasts);
             delegation.note_occult(|past| {
-                self.worker.join_occult(past, &self.occult.past);
+                self.worker.with_occult(|occult| occult.join(past, &self.occult.past));
             });
         }
         self.client.update_info(|info| {

@@ -12,7 +12,7 @@ use crate::tally::{Aborts, Counters};
 /// Time limit of a request to a server that is not Solera.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of attempts of a transaction that aborts.
-const ATTEMPTS: u32 = Client::STRONG_ATTEMPTS;
+const ATTEMPTS: u32 = Client::ATTEMPTS;
 /// Pause before the second attempt; doubles with each further one.
 const PAUSE: Duration = Duration::from_millis(1);
 const MOST_PAUSE: Duration = Duration::from_millis(64);

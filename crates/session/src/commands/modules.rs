@@ -105,7 +105,7 @@ async fn hand_over<W: Context>(session: &mut ClientSession<W>, request: Vec<Vec<
         Err(_) => session.fail_unanswered(),
     }
     session.pasts.join(&delegation.pasts());
-    session.worker.join_occult(&mut session.occult.past, &delegation.occult());
+    session.join_occult(&delegation.occult());
 }
 
 /// Appends a value. Kinds that modules never answer with are written as text.

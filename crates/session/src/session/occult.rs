@@ -396,6 +396,12 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
+    /// Adds what another session of this server has seen to this session's past.
+    pub(crate) fn join_occult(&mut self, past: &CausalTimestamp) {
+        let own = &mut self.occult.past;
+        self.worker.with_occult(|occult| occult.join(own, past));
+    }
+
     /// Drops a transaction after validation of its reads.
     ///
     /// # Errors
@@ -406,7 +412,7 @@ impl<W: Context> ClientSession<W> {
     ) -> Result<(), String> {
         match self.call_occult(Command::Certify { transaction: transaction.0 }).await? {
             Response::Aborted(AbortCause::Given) => Ok(()),
-            Response::Aborted(cause) => Err(aborted(&cause)),
+            Response::Aborted(cause) => Err(self.aborted(&cause)),
             _ => Err(expired()),
         }
     }

@@ -13,7 +13,7 @@ impl<W: Context> ClientSession<W> {
     /// Makes the session act for another one. Must be called before the first command.
     pub fn act_for(&mut self, delegation: Delegation) {
         self.pasts.join(&delegation.pasts());
-        self.worker.join_occult(&mut self.occult.past, &delegation.occult());
+        self.join_occult(&delegation.occult());
         if let Some(user) = &delegation.user {
             self.identity.become_user(user.clone());
         }

@@ -104,6 +104,7 @@ impl OccultSessions {
                     AbortCause::ReadSet(_) => "occult: aborts by read sets",
                     AbortCause::OverwriteSet(_) => "occult: aborts by overwrite sets",
                     AbortCause::Expired => "occult: aborts by expiry",
+                    AbortCause::Moved => "occult: a home had moved",
                     AbortCause::TimedOut => "occult: aborts by timeouts",
                     AbortCause::Given => "occult: aborts by clients",
                 });
