@@ -38,10 +38,11 @@ fn plain_worlds_run_it() {
 
 #[test]
 fn workers_that_crash_run_it_and_start_from_checkpoints_that_writes_have_overtaken() {
-    let tally = tally(Scenario::durable, 82_000..82_012);
+    let tally = tally(Scenario::durable, (82_000..82_008).chain([6_000_106]));
     tries_everything(&tally);
+    // The checkpoint of the last seed once lacked a batch that had arrived meanwhile.
     let overtaken = tally.counted("occult: starts from checkpoints that writes had overtaken");
-    assert!(overtaken > 2, "{overtaken}");
+    assert!(overtaken > 0, "{overtaken}");
     // One of some thirty seeds reaches the last one. `tests/home.rs` of the protocol has a test of it.
     let paths = tally.paths().filter(|(path, _)| path.0.starts_with("occult: "));
     for (path, taken) in paths.filter(|(path, _)| !path.0.contains("repeated prepare")) {
