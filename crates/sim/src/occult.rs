@@ -3,10 +3,8 @@
 //! which write made it.
 
 mod judge;
-mod overtaken;
 mod plan;
 mod replies;
-mod shape;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -17,9 +15,7 @@ use solera_occult::{CausalTimestamp, Command, OnStale, Scheme};
 use solera_time::SiteId;
 
 use self::judge::Verdicts;
-pub(crate) use self::overtaken::Overtaken;
 use self::plan::{Planned, Step};
-pub(crate) use self::shape::OccultShape;
 use crate::queue::MS;
 use crate::random::Random;
 use crate::scenario::Scenario;

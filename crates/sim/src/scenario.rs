@@ -1,5 +1,7 @@
 //! Scenarios: everything that a seed determines before the world starts.
 
+mod occult_shape;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +12,12 @@ use solera_unistore::{Rule, Timing};
 use crate::faults::ambush::ambushes;
 use crate::faults::disks::disk_faults;
 use crate::faults::{Fault, breaks, crashes, operate, schedule};
-use crate::occult::OccultShape;
 use crate::outage::Outage;
 use crate::queue::MS;
 use crate::random::Random;
 use crate::weakness::Weakness;
+
+pub(crate) use self::occult_shape::{AT_ONE_SITE, OccultShape};
 
 /// A cluster, its network, its faults and its load.
 #[derive(Clone, Debug)]

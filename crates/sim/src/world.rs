@@ -14,6 +14,7 @@ mod faults;
 mod frame_ledger;
 mod links;
 mod members;
+pub(crate) mod overtaken;
 mod restarts;
 
 use solera_data::{Key, Op};
@@ -27,14 +28,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::by_worker::ByWorker;
 use crate::faults::Fault;
 use crate::faults::ambush::Ambush;
-use crate::occult::{OccultShape, Overtaken};
 use crate::queue::{MS, Queue};
 use crate::random::Random;
-use crate::scenario::{Scenario, Steady};
+use crate::scenario::{OccultShape, Scenario, Steady};
 use crate::storage::{Health, Storage, Worker, takes};
 use crate::tally::Tally;
 use crate::trace::Trace;
 use links::{Links, Step};
+use overtaken::Overtaken;
 
 /// The wall clock at the start of the world, in microseconds since the Unix epoch.
 pub(crate) const EPOCH_MICROS: i64 = 1_800_000_000_000_000;

@@ -43,7 +43,8 @@ fn workers_that_crash_run_it_and_start_from_checkpoints_that_writes_have_overtak
     // The checkpoint of the last seed once lacked a batch that had arrived meanwhile.
     let overtaken = tally.counted("occult: starts from checkpoints that writes had overtaken");
     assert!(overtaken > 0, "{overtaken}");
-    // One of some thirty seeds reaches the last one. `tests/home.rs` of the protocol has a test of it.
+    // One of some thirty seeds reaches the last one. `tests/home.rs` of the protocol has a test of
+    // it.
     let paths = tally.paths().filter(|(path, _)| path.0.starts_with("occult: "));
     for (path, taken) in paths.filter(|(path, _)| !path.0.contains("repeated prepare")) {
         assert!(taken > 0, "{} was not reached", path.0);

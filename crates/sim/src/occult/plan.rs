@@ -6,8 +6,8 @@ use solera_checker::pcpsi::{Version, Write};
 use solera_data::{Effect, Key, Op, Outcome, Value};
 
 use super::OccultSessions;
-use super::shape::AT_ONE_SITE;
 use crate::queue::MS;
+use crate::scenario::AT_ONE_SITE;
 
 /// Number of keys of each kind.
 const KEYS: u64 = 3;

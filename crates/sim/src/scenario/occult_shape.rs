@@ -7,9 +7,9 @@ use solera_machine::{Topology, Without};
 use solera_occult::{Rule, Scheme, StaleReads, Timing};
 use solera_time::SiteId;
 
+use super::Scenario;
 use crate::faults::Fault;
 use crate::random::Random;
-use crate::scenario::Scenario;
 
 /// How workers run Occult.
 #[derive(Clone, Debug)]
