@@ -612,12 +612,7 @@ impl Cluster {
             status.unsettled_updates += sample.unsettled_updates;
             status.at_risk += sample.at_risk;
             status.strong.add(&sample.strong);
-            if let Some(primary) = &sample.primary {
-                status.primary.get_or_insert_default().add(primary);
-            }
-            if let Some(occult) = &sample.occult {
-                status.occult.get_or_insert_default().add(occult);
-            }
+            add_protocols(&mut status, sample);
             for (protocol, count) in solera_site::of_servers(&sample.ignored) {
                 *status.ignored_messages.entry(protocol.name).or_default() += count;
             }
@@ -756,6 +751,16 @@ impl Drop for Cluster {
 
 /// A worker that runs here, the sender of its mailbox, and the receiver for the worker.
 type Receiver = (Address, mpsc::UnboundedSender<Envelope>, mpsc::UnboundedReceiver<Envelope>);
+
+/// Adds what a worker reports of the protocols that it runs beside UniStore.
+fn add_protocols(status: &mut SiteStatus, sample: &WorkerSample) {
+    if let Some(primary) = &sample.primary {
+        status.primary.get_or_insert_default().add(primary);
+    }
+    if let Some(occult) = &sample.occult {
+        status.occult.get_or_insert_default().add(occult);
+    }
+}
 
 /// Returns the destination of messages for each worker of the cluster, and the workers that run
 /// here, which are those to which no link leads.

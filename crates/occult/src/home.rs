@@ -17,7 +17,9 @@ use solera_time::{Monotonic, SiteId};
 use self::reading::ParkedRead;
 use self::streaming::Streams;
 use crate::config::{Config, Rule};
-use crate::message::{ClientId, Commit, Entry, Event, Executed, Message, Prepare, TransactionId};
+use crate::message::{
+    ClientId, Commit, DecidedCommit, Entry, Event, Executed, Message, Prepare, TransactionId,
+};
 use crate::outbox::Outbox;
 use crate::rare;
 use crate::record::Record;
@@ -74,7 +76,7 @@ pub(crate) struct Home {
     streams: Streams,
     /// Commits of several homes that this home has decided, and that are not shown yet, by the
     /// shard and stamp of their writes here.
-    decided: BTreeMap<(ShardId, Stamp), Vec<(TransactionId, Box<Commit>)>>,
+    decided: BTreeMap<(ShardId, Stamp), Vec<DecidedCommit>>,
     /// Number of committed transactions that not all participants have confirmed.
     unconfirmed: usize,
 }

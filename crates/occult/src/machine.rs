@@ -245,6 +245,7 @@ impl Occult {
         action(&mut self.gateway, &mut context);
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per message")]
     fn dispatch(&mut self, now: Now, from: Address, body: Message) {
         match body {
             Message::Read(read) => self.on_read(now, from, read),

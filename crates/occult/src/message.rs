@@ -145,6 +145,9 @@ pub enum Executed {
     Moved,
 }
 
+/// A transaction, and the contents of its commit.
+pub type DecidedCommit = (TransactionId, Box<Commit>);
+
 /// A group of writes that a home shows in one step: all writes of a shard with one stamp.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
@@ -155,7 +158,7 @@ pub struct Entry {
     /// Keys and effects, and the timestamp of the versions that they make.
     pub writes: Vec<(Key, Effect, CausalTimestamp)>,
     /// Transactions of several homes that this home has decided to commit with these writes.
-    pub decided: Vec<(TransactionId, Box<Commit>)>,
+    pub decided: Vec<DecidedCommit>,
     /// A part of the data of a shard that this home has taken over; the entry has no writes.
     pub takeover: Option<Box<Takeover>>,
 }
@@ -214,7 +217,7 @@ pub struct Handover {
     /// The versions.
     pub copies: Vec<Copied>,
     /// Decisions that came with the shard's writes.
-    pub decided: Vec<(TransactionId, Box<Commit>)>,
+    pub decided: Vec<DecidedCommit>,
     /// Whether these are the last versions.
     pub done: bool,
 }

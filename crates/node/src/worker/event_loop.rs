@@ -119,10 +119,7 @@ impl EventLoop {
             // The keys of a partly filled partition are not counted. The caller gets no answer.
             Control::CountKeys(_) if !self.worker.serves() => {}
             Control::CountKeys(reply) => {
-                let now = self.worker.now();
-                let keys = self.worker.with(|replica| replica.count_keys(now));
-                let _ = reply
-                    .send(keys + self.worker.with_occult_here(|occult| occult.keys()).unwrap_or(0));
+                let _ = reply.send(self.worker.count_keys_here());
             }
             Control::AtRisk(keys, reply) => {
                 let _ = reply.send(self.worker.at_risk_here(keys));

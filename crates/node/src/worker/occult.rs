@@ -34,6 +34,13 @@ impl Worker {
         state.engine.machine_mut().occult_mut().map(action)
     }
 
+    /// Returns the number of keys of this worker, of all protocols that count them.
+    pub(super) fn count_keys_here(&self) -> usize {
+        let now = self.now();
+        let keys = self.with(|replica| replica.count_keys(now));
+        keys + self.with_occult_here(|occult| occult.keys()).unwrap_or(0)
+    }
+
     /// Runs a command at a worker of this site. Returns `None` if no reply comes.
     pub(super) async fn ask_occult_at(
         &self,

@@ -103,7 +103,10 @@ impl World {
                 world.fail_for_good();
             }
             // An operator repeats what has no effect, because a process has failed meanwhile.
-            if world.dead.is_some() && world.now >= TAKEN_MS * MS && world.now % (200 * MS) == 0 {
+            if world.dead.is_some()
+                && world.now >= TAKEN_MS * MS
+                && world.now.is_multiple_of(200 * MS)
+            {
                 world.take_by_force();
                 world.complete_by_force();
             }

@@ -30,6 +30,8 @@ enum State {
         transaction: u64,
         done: usize,
         sent: bool,
+        /// It executes the next step at this time.
+        due: u64,
     },
     Committing,
     Single,
@@ -45,6 +47,8 @@ struct Session {
     past: CausalTimestamp,
     state: State,
     steps: Vec<(Key, Step)>,
+    /// Pause before each further step of its transaction, in milliseconds.
+    pause: u64,
     operations: Vec<Operation>,
     request: Option<RequestId>,
 }
@@ -107,6 +111,7 @@ impl Sessions {
             past: CausalTimestamp::new(world.shape.scheme),
             state: State::Idle(world.now + world.random.below(30) * MS),
             steps: Vec::new(),
+            pause: 0,
             operations: Vec::new(),
             request: None,
         }
@@ -148,9 +153,9 @@ impl Sessions {
             match self.sessions[at].state {
                 State::Over if world.now < last => self.sessions[at] = self.create(world),
                 State::Idle(since) if since <= world.now && world.now < last => {
-                    self.begin(world, at);
+                    self.begin(world, at, last);
                 }
-                State::Running { transaction, done, sent: false } => {
+                State::Running { transaction, done, sent: false, due } if due <= world.now => {
                     self.step(world, at, transaction, done);
                 }
                 State::Comparing(key) if self.sessions[at].request.is_none() => {
@@ -164,7 +169,7 @@ impl Sessions {
         }
     }
 
-    fn begin(&mut self, world: &mut World, at: usize) {
+    fn begin(&mut self, world: &mut World, at: usize, last: u64) {
         if world.random.one_in(4) {
             let other = some_worker(world);
             if !world.is_down(other) {
@@ -186,8 +191,15 @@ impl Sessions {
             };
             steps.push((key, step));
         }
+        // Some clients wait for so long that all replicas learn of what others write meanwhile.
+        // They must have ended when the sites' values are compared.
+        let is_early = world.now + 4_000 * MS < last;
+        let pause = match is_early && world.random.one_in(8) {
+            true => 300 + world.random.below(600),
+            false => 0,
+        };
         let session = &mut self.sessions[at];
-        session.steps = steps;
+        (session.steps, session.pause) = (steps, pause);
         session.operations.clear();
         let past = session.past.clone();
         if count > 1 {
@@ -219,7 +231,7 @@ impl Sessions {
         let session = &mut self.sessions[at];
         match session.steps.get(done).cloned() {
             Some((key, step)) => {
-                session.state = State::Running { transaction, done, sent: true };
+                session.state = State::Running { transaction, done, sent: true, due: 0 };
                 self.note_write(at, &key, &step);
                 self.send(
                     world,
@@ -246,6 +258,7 @@ impl Sessions {
         world.collect(address);
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per state and reply")]
     pub(crate) fn on_reply(&mut self, world: &mut World, request: RequestId, response: Response) {
         let found = self.sessions.iter().position(|session| session.request == Some(request));
         let Some(at) = found else { return };
@@ -253,14 +266,16 @@ impl Sessions {
         let state = std::mem::replace(&mut self.sessions[at].state, State::Over);
         match (state, response) {
             (State::Begun, Response::Begun(transaction)) => {
-                self.sessions[at].state = State::Running { transaction, done: 0, sent: false };
+                let due = world.now;
+                self.sessions[at].state = State::Running { transaction, done: 0, sent: false, due };
             }
             (State::Running { transaction, done, .. }, Response::Done(result, _)) => {
                 let answer = result.expect("strings only");
                 let (key, step) = self.sessions[at].steps[done].clone();
                 self.note_read(at, &key, &step, &answer);
                 let session = &mut self.sessions[at];
-                session.state = State::Running { transaction, done: done + 1, sent: false };
+                let due = world.now + session.pause * MS;
+                session.state = State::Running { transaction, done: done + 1, sent: false, due };
             }
             (State::Running { .. }, Response::TimedOut | Response::Ahead(_)) => {
                 // Its client gives it up, and continues in a new session.
