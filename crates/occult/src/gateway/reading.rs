@@ -128,11 +128,16 @@ impl Gateway {
         let freshness = open.transaction.check(shard, shown, &dependencies, context.homes);
         // The copy has read before all replicas passed this stamp. Dependencies up to it may be
         // forgotten now.
+        let is_ahead = answer.epoch > context.homes.epoch();
         let is_late = shown < context.passed.confirmed(context.homes.home(shard))
             // The copy may show writes that were lost since.
             || answer.epoch < context.homes.moved_by(shard)
             // The session must learn first whether it depends on writes that are lost.
+            || is_ahead
             || context.homes.is_undecided(shard);
+        if is_ahead {
+            context.out.send(reading.at, Message::TableRequest);
+        }
         let is_home = reading.at.site == context.homes.home(shard);
         let checks = context.config.has(match is_home {
             true => Rule::CheckHomes,

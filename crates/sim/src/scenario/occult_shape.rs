@@ -34,7 +34,7 @@ pub(crate) struct OccultShape {
 pub(crate) const AT_ONE_SITE: &str = "oh";
 
 impl OccultShape {
-    /// Draws how workers run Occult. Homes do not move, so only sites that nobody removes are
+    /// Draws how workers run Occult. Homes do not move here, so only sites that nobody removes are
     /// homes; they get the lowest numbers.
     pub(crate) fn draw(scenario: &mut Scenario) -> OccultShape {
         let mut random = Random::new(scenario.seed.wrapping_mul(39_916_801).wrapping_add(13));
