@@ -848,6 +848,6 @@ mod tests {
             |ignored: &[u64]| WorkerSample { ignored: ignored.to_vec(), ..WorkerSample::default() };
         let status = cluster.site_status(0, &[sample(&[1, 2, 0]), sample(&[3, 0, 0])]);
         let ignored: Vec<_> = status.ignored_messages.into_iter().collect();
-        assert_eq!(ignored, [("UniStore", 4), ("primary", 2)]);
+        assert_eq!(ignored, [("UniStore", 4), ("occult", 0), ("primary", 2)]);
     }
 }

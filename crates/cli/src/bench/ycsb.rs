@@ -18,16 +18,16 @@ const EXAMPLES: &str = "\
 Examples:
   solera bench ycsb --up 2 --wan aws                 95% reads on a cluster in this process
   solera bench ycsb --at 127.0.0.1:7101,127.0.0.1:7102 --reads 75 --keys 1000000
-  solera bench ycsb --up 2 --ops-per-transaction 10  transactions of 10 operations, one after another
+  solera bench ycsb --up 2 --ops-per-transaction 10  transactions of 10 operations
   solera bench ycsb --up 2 --ops-per-transaction 10 --transactions multi
                                                      the same operations between MULTI and EXEC
   solera bench ycsb --at 127.0.0.1:7101 --space carts --no-load
   solera bench ycsb --redis redis://127.0.0.1:6379   any server with the Redis protocol
-  solera bench ycsb --redis-cluster redis-cluster://127.0.0.1:7001 --near 127.0.0.1:7004,127.0.0.1:7005
+  solera bench ycsb --redis-cluster redis-cluster://127.0.0.1:7001 --near 127.0.0.1:7004
                                                      a Redis Cluster, with reads at near replicas
 
-Goodput counts each successful operation once. Throughput also counts those of transactions that aborted or
-failed. Exits with 1 if no operation succeeded.";
+Goodput counts each successful operation once. Throughput also counts those of transactions that
+aborted or failed. Exits with 1 if no operation succeeded.";
 
 /// Read and update single values, alone or in transactions, as the Yahoo! Cloud Serving Benchmark
 #[derive(Debug, Args)]

@@ -197,9 +197,9 @@ mod tests {
     fn shards_are_named_by_site_number_or_key() {
         assert_eq!(parse("SOLERA.HOME"), Ok(Home::Counts));
         let of = |what, forced| Ok(Home::Move { what, to: SiteId(1), forced });
-        let to = "TO california";
+        let to = "TO us";
         assert_eq!(
-            parse(&format!("SOLERA.HOME MOVE FROM virginia {to}")),
+            parse(&format!("SOLERA.HOME MOVE FROM eu {to}")),
             of(What::From(SiteId(0)), false)
         );
         let shards = vec![(ShardId(3), ShardId(5)), (ShardId(9), ShardId(9))];
@@ -215,7 +215,7 @@ mod tests {
             ("SOLERA.HOME MOVE KEY k", SYNTAX),
             ("SOLERA.HOME MOVE KEY k TO", SYNTAX),
             (
-                "SOLERA.HOME MOVE SHARDS 5-3 TO california",
+                "SOLERA.HOME MOVE SHARDS 5-3 TO us",
                 "ERR '5-3' is no shard and no range of shards; shards are 0 to 16383",
             ),
         ]);
