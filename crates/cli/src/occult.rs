@@ -14,11 +14,11 @@ Examples:
   solera occult redis-cluster://127.0.0.1:7001,127.0.0.1:7002 --site eu --port 6380
   solera occult redis-cluster://127.0.0.1:7001 --site us --port 6381 --near 10.1.0.5,10.1.0.6
 
-Any client of Redis connects to the port; it needs no support for clusters. Each connection is a session:
-it sees what it has written and what its reads depend on, although the replicas near by answer most
-reads. MULTI and EXEC run atomically over several slots. SOLERA.TOKEN returns what a session
-depends on, and SOLERA.ATTACH TOKEN goes on with it elsewhere. If a master fails before its replica had
-a write that the session depends on, its commands fail with LOST.
+Any client of Redis connects to the port; it needs no support for clusters. Each connection is a
+session: it sees what it has written and what its reads depend on, although the replicas near by
+answer most reads. MULTI and EXEC run atomically over several slots. SOLERA.TOKEN returns what a
+session depends on, and SOLERA.ATTACH TOKEN goes on with it elsewhere. If a master fails before
+its replica had a write that the session depends on, its commands fail with LOST.
 
 The cluster is not modified: the gateway loads Redis Functions (scripts where functions are
 forbidden). It needs Redis 7.0.

@@ -16,7 +16,7 @@ Examples:
   solera papers mixt                         mixed transactions over two clusters
   solera papers mixt --postgres URL          also over PostgreSQL
   scripts/with-stores solera papers mixt     the same, with a temporary server
-  solera papers occult                       Occult's machines in virtual clusters of the paper's shape
+  solera papers occult                       Occult in virtual clusters of the paper's shape
   solera papers calibrate > crates/bench/src/virtual_cluster/costs.json
                                              recounts the costs of virtual clusters in minutes
   solera papers calibrate --check            lists steps whose costs differ from the table
