@@ -30,7 +30,8 @@ Exits with 0 when it is stopped, and with 1 if it cannot start.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct OccultArgs {
     /// URL of the cluster, with one or more of its nodes:
-    /// redis-cluster://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]
+    /// `redis-cluster://HOST:PORT,HOST:PORT`, or with a user
+    /// `redis-cluster://USER:PASSWORD@HOST:PORT`
     #[arg(value_name = "URL")]
     cluster: String,
     /// Name of the site, which INFO reports

@@ -289,7 +289,7 @@ impl OfProtocol for Message {
     }
 
     /// Checks the addresses. The receiver checks the rest, which depends on the number of shards
-    /// ([`Message::is_for`]).
+    /// (`is_for`).
     fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
         let between_sites = match self {
             Message::Batch(_)

@@ -35,10 +35,12 @@ aborted or failed. Exits with 1 if no operation succeeded.";
 pub(crate) struct YcsbArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// URL of another server with the Redis protocol: redis://[USER[:PASSWORD]@]HOST[:PORT]
+    /// URL of another server with the Redis protocol: `redis://HOST:PORT`, or with a user
+    /// `redis://USER:PASSWORD@HOST:PORT`
     #[arg(long, value_name = "URL", conflicts_with_all = ["at", "up"])]
     redis: Option<String>,
-    /// Nodes of a Redis Cluster: redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],…
+    /// Nodes of a Redis Cluster: `redis-cluster://HOST:PORT,HOST:PORT`, or with a user
+    /// `redis-cluster://USER:PASSWORD@HOST:PORT`
     #[arg(long, value_name = "URL", conflicts_with_all = ["at", "up", "redis"])]
     redis_cluster: Option<String>,
     /// With --redis-cluster: nodes that reads prefer, as the cluster announces them. A near replica
