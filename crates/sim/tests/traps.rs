@@ -20,6 +20,7 @@ fn trap(
         report.violations.iter().any(&expected)
     });
     let seed = caught.expect("no seed notices what is broken");
+    println!("noticed in seed {seed}");
     let report = run(&scenario(seed), Trace::off());
     assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
 }
