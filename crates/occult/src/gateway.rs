@@ -16,7 +16,7 @@ use self::reading::Reading;
 use crate::client::Transaction;
 use crate::command::{AbortCause, Command, OnStale, ReadCounts, Response};
 use crate::config::{Config, Rule};
-use crate::message::{ClientId, Message, TransactionId};
+use crate::message::{Body, ClientId, TransactionId};
 use crate::outbox::Outbox;
 use crate::passed::{NO_LIMIT, Passed};
 use crate::shard::{Homes, ShardId, Stamp};
@@ -332,8 +332,8 @@ impl Gateway {
 
     /// Sends a message to a home, which notes the number below which this client sends nothing
     /// more. The messages themselves contain it.
-    fn send_to_home(&mut self, context: &mut Context<'_>, to: Address, message: Message) {
-        if matches!(message, Message::Execute(_) | Message::Prepare(_)) {
+    fn send_to_home(&mut self, context: &mut Context<'_>, to: Address, message: Body) {
+        if matches!(message, Body::Execute(_) | Body::Prepare(_)) {
             self.informed.insert(to, self.oldest());
         }
         context.out.send(to, message);
@@ -360,7 +360,7 @@ impl Gateway {
             self.informed.iter().filter(|(_, known)| **known < oldest).map(|(to, _)| *to).collect();
         for to in behind {
             self.informed.insert(to, oldest);
-            context.out.send(to, Message::Oldest(self.id, oldest));
+            context.out.send(to, Body::Oldest(self.id, oldest));
         }
     }
 }

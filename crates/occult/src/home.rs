@@ -18,7 +18,7 @@ use self::reading::ParkedRead;
 use self::streaming::Streams;
 use crate::config::{Config, Rule};
 use crate::message::{
-    ClientId, Commit, DecidedCommit, Entry, Event, Executed, Message, Prepare, TransactionId,
+    Body, ClientId, Commit, DecidedCommit, Entry, Event, Executed, Prepare, TransactionId,
 };
 use crate::outbox::Outbox;
 use crate::rare;
@@ -237,23 +237,23 @@ impl Home {
         }
         if let Some(record) = self.records.get(&tid) {
             let committed = matches!(record, Ended::Committed { .. });
-            return context.out.send(from, Message::Outcome(tid, committed));
+            return context.out.send(from, Body::Outcome(tid, committed));
         }
         if !self.prepared.contains_key(&tid) {
             if !context.is_home_of(request.writes.iter().map(|(key, _)| key)) {
-                return context.out.send(from, Message::Moved(tid));
+                return context.out.send(from, Body::Moved(tid));
             }
             if let Some(key) = self.locked(context, tid, request.writes.iter().map(|(key, _)| key))
             {
-                return context.out.send(from, Message::Locked(tid, key));
+                return context.out.send(from, Body::Locked(tid, key));
             }
             if self.is_too_far_ahead(context, request.above) {
-                return context.out.send(from, Message::Outcome(tid, false));
+                return context.out.send(from, Body::Outcome(tid, false));
             }
             self.prepare(context, request);
         }
         let prepared = &self.prepared[&tid];
-        let body = Message::Prepared(tid, prepared.assigned, prepared.overwritten.clone());
+        let body = Body::Prepared(tid, prepared.assigned, prepared.overwritten.clone());
         context.out.send(from, body);
     }
 

@@ -50,9 +50,9 @@ pub use config::{Config, Rule, StaleReads, Timing};
 pub use machine::moving::ranges;
 pub use machine::{Checkpoint, Occult};
 pub use message::{
-    Answer, Batch, ClientId, Commit, Copied, Copies, CopyRequest, DecidedCommit, Decision, Entry,
-    Event, Execute, Executed, Handover, HandoverRequest, Input, Message, Output, Prepare, Progress,
-    Question, Read, ReadAnswer, Stored, StoredAt, Table, Takeover, TransactionId,
+    Answer, Batch, Body, ClientId, Commit, Copied, Copies, CopyRequest, DecidedCommit, Decision,
+    Entry, Event, Execute, Executed, Handover, HandoverRequest, Input, Message, Output, Prepare,
+    Progress, Question, Read, ReadAnswer, Stored, StoredAt, Table, Takeover, TransactionId,
 };
 pub use passed::Passing;
 pub use protocol::PROTOCOL;

@@ -21,9 +21,10 @@ use crate::command::{Command, Response};
 use crate::config::Config;
 use crate::gateway::{self, Gateway};
 use crate::home::{self, Home};
-use crate::message::{Answer, Event, Input, Message, Output, Question, Read, TransactionId};
+use crate::message::{Answer, Body, Event, Input, Message, Output, Question, Read, TransactionId};
 use crate::outbox::{Out, Outbox};
 use crate::passed::Passed;
+use crate::rare;
 use crate::record::{Part, Record};
 use crate::replica::{self, Replica};
 use crate::shard::{Homes, Move, ShardId};
@@ -175,8 +176,11 @@ impl Occult {
             while let Some(out) = self.out.pop() {
                 match out {
                     Out::Record(record) => self.record(*record),
-                    Out::Send(to, message) if to == self.config.address => own.push(message),
-                    Out::Send(to, message) => self.outputs.push_back(Output::Send { to, message }),
+                    Out::Send(to, body) if to == self.config.address => own.push(body),
+                    Out::Send(to, body) => {
+                        let message = Message { epoch: self.homes.epoch(), body };
+                        self.outputs.push_back(Output::Send { to, message });
+                    }
                     Out::Reply(request, response) => {
                         self.outputs.push_back(Output::Reply { request, response, last: true });
                     }
@@ -186,7 +190,8 @@ impl Occult {
             if own.is_empty() {
                 break;
             }
-            for message in own {
+            for body in own {
+                let message = Message { epoch: self.homes.epoch(), body };
                 self.dispatch(now, self.config.address, message);
             }
             self.with_home(now, |home, context| home.stream(context, publish));
@@ -246,84 +251,77 @@ impl Occult {
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm per message")]
-    fn dispatch(&mut self, now: Now, from: Address, body: Message) {
+    fn dispatch(&mut self, now: Now, from: Address, message: Message) {
+        let Message { epoch, body } = message;
         match body {
-            Message::Read(read) => self.on_read(now, from, read),
-            Message::ReadAnswer(answer) => {
-                self.with_gateway(now, |it, context| it.on_read_answer(context, answer));
+            Body::Read(read) => self.on_read(now, from, read),
+            Body::ReadAnswer(answer) => {
+                self.with_gateway(now, |it, context| it.on_read_answer(context, answer, epoch));
             }
-            Message::Prepare(prepare) => {
+            Body::Prepare(prepare) => {
                 self.with_home(now, |it, context| it.on_prepare(context, from, prepare));
             }
-            Message::Prepared(tid, assigned, overwritten) => {
-                self.with_gateway(now, |it, context| {
-                    it.on_prepared(context, from, tid, (assigned, overwritten));
-                })
-            }
-            Message::Locked(tid, key) => {
+            Body::Prepared(tid, assigned, overwritten) => self.with_gateway(now, |it, context| {
+                it.on_prepared(context, from, tid, (assigned, overwritten));
+            }),
+            Body::Locked(tid, key) => {
                 self.with_gateway(now, |it, context| it.on_locked(context, from, tid, key));
             }
-            Message::Abort(tid) => self.with_home(now, |it, context| it.on_abort(context, tid)),
-            Message::Commit(tid, commit, participants) => self.with_home(now, |it, context| {
+            Body::Abort(tid) => self.with_home(now, |it, context| it.on_abort(context, tid)),
+            Body::Commit(tid, commit, participants) => self.with_home(now, |it, context| {
                 it.on_commit(context, from, (tid, commit), participants);
             }),
-            Message::Outcome(tid, committed) => {
+            Body::Outcome(tid, committed) => {
                 self.with_gateway(now, |it, context| it.on_outcome(context, tid, committed));
             }
-            Message::Decided(tid, decision) => {
+            Body::Decided(tid, decision) => {
                 self.with_home(now, |it, context| it.on_decided(context, from, tid, &decision));
             }
-            Message::Applied(tid) => {
+            Body::Applied(tid) => {
                 self.with_home(now, |it, context| it.on_applied(context, from, tid));
             }
-            Message::Query(tid) => {
+            Body::Query(tid) => {
                 self.with_home(now, |it, context| it.on_query(context, from, tid));
             }
-            Message::Resolve(tid) => {
+            Body::Resolve(tid) => {
                 self.with_home(now, |it, context| it.on_resolve(context, from, tid));
             }
-            Message::Execute(execute) => {
+            Body::Execute(execute) => {
                 self.with_home(now, |it, context| it.on_execute(context, from, execute));
             }
-            Message::Executed(tid, executed) => {
+            Body::Executed(tid, attempt, executed) => {
                 self.with_gateway(now, |it, context| {
-                    it.on_executed(context, tid, executed);
+                    it.on_executed(context, tid, (attempt, executed));
                 });
             }
-            Message::Oldest(client, oldest) => self.home.on_oldest(client, oldest),
-            Message::Batch(batch) if batch.epoch > self.homes.epoch() => {
-                self.out.send(from, Message::TableRequest);
-            }
-            Message::Copies(copies) if copies.epoch > self.homes.epoch() => {
-                self.out.send(from, Message::TableRequest);
-            }
-            Message::Batch(batch) => {
+            Body::Oldest(client, oldest) => self.home.on_oldest(client, oldest),
+            Body::Batch(batch) => {
                 self.with_replica(now, |it, context| it.on_batch(context, from, batch));
             }
-            Message::Stored(stored) => {
-                self.with_home(now, |it, context| it.on_stored(context, from, stored));
+            Body::Stored(stored) => {
+                self.with_home(now, |it, context| it.on_stored(context, from, stored, epoch));
             }
-            Message::Wanted => self.with_home(now, |it, context| it.on_wanted(context, from)),
-            Message::CopyRequest(request) => {
+            Body::Wanted => self.with_home(now, |it, context| it.on_wanted(context, from)),
+            Body::CopyRequest(request) => {
                 self.with_home(now, |it, context| it.on_copy_request(context, from, request));
             }
-            Message::Copies(copies) => {
+            Body::Copies(copies) => {
                 self.with_replica(now, |it, context| it.on_copies(context, from, copies));
             }
-            Message::Passed(report, epoch, active) => {
+            Body::Passed(report, active) => {
                 self.on_passed(now, from, (report, epoch), active);
             }
-            Message::Moved(tid) => self.with_gateway(now, |it, context| it.on_moved(context, tid)),
-            Message::Table(table) => self.learn(now, *table),
-            Message::TableRequest => {
+            Body::Moved(tid) => self.with_gateway(now, |it, context| it.on_moved(context, tid)),
+            Body::Table(table) => self.learn(now, *table),
+            Body::TableRequest => {
                 if self.moving.knows_table() {
                     let table = Box::new(self.table());
-                    self.out.send(from, Message::Table(table));
+                    self.out.send(from, Body::Table(table));
                 }
             }
-            Message::HandoverRequest(request) => self.on_handover_request(now, from, request),
-            Message::Handover(handover) => self.on_handover(now, from, handover),
-            Message::ResolveLost(tid, shard) => self.on_resolve_lost(now, from, tid, shard),
+            Body::HandoverRequest(request) => self.on_handover_request(now, from, request),
+            Body::Handover(handover) => self.on_handover(now, from, handover),
+            Body::ResolveLost(tid, shard) => self.on_resolve_lost(now, from, tid, shard),
         }
     }
 
@@ -411,7 +409,14 @@ impl Machine for Occult {
                     self.ignored += 1;
                     return;
                 }
-                self.dispatch(now, from, message);
+                let is_table = matches!(message.body, Body::Table(_) | Body::TableRequest);
+                if message.epoch > self.homes.epoch() && !is_table {
+                    // Its sender sends it again, or goes on without it.
+                    self.out.rare(rare::DROPPED_AHEAD);
+                    self.out.send(from, Body::TableRequest);
+                } else {
+                    self.dispatch(now, from, message);
+                }
             }
             Input::Client { request, command } => self.on_command(now, request, command),
             Input::Cancel { request } => {

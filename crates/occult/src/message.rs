@@ -84,8 +84,6 @@ pub struct ReadAnswer {
     pub dependencies: CausalTimestamp,
     /// The shardstamp: the copy shows all writes of the shard up to it, and no others.
     pub shown: Stamp,
-    /// Number of moves that the copy's worker has carried out.
-    pub epoch: u64,
 }
 
 /// A request to prepare a transaction's writes at one participant.
@@ -135,14 +133,23 @@ pub enum Executed {
     Failed(Key, OpError),
     /// A version that it overwrites depends on a write in this shard that its reads have missed.
     Conflict(ShardId),
-    /// Another transaction has locked this key, at this attempt. The client may give up only if it
-    /// has sent no later one, which may succeed.
-    Locked(Key, u32),
+    /// Another transaction has locked this key. Nothing has changed.
+    Locked(Key),
     /// The client's timestamp is too far ahead of the home's clock. Nothing has changed.
     Ahead,
-    /// The worker is not the home of a shard, or not yet. Nothing has changed, and this attempt
-    /// will change nothing.
+    /// The worker is not the home of a shard, or not yet. Nothing has changed.
     Moved,
+}
+
+impl Executed {
+    /// Returns whether the home executes no later attempt of the transaction, and answers it in the
+    /// same way.
+    pub(crate) fn is_final(&self) -> bool {
+        match self {
+            Executed::Committed(..) | Executed::Failed(..) | Executed::Conflict(_) => true,
+            Executed::Locked(_) | Executed::Ahead | Executed::Moved => false,
+        }
+    }
 }
 
 /// A transaction, and the contents of its commit.
@@ -274,8 +281,6 @@ pub struct Stored {
     pub through: Stamp,
     /// See [`StoredAt::unread`].
     pub unread: Stamp,
-    /// Number of moves that the replica's worker has carried out.
-    pub epoch: u64,
     /// Whether the replica lacks entries, and requests them. It receives copies if the home does
     /// not have these entries any more.
     pub asks: bool,
@@ -363,7 +368,18 @@ pub enum Event {
 
 /// A message between workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Message {
+pub struct Message {
+    /// Number of moves of homes that the sender has carried out. A receiver that has carried out
+    /// fewer drops the message, because it would misread timestamps: it counts the stamps of a
+    /// moved shard to another site.
+    pub epoch: u64,
+    /// The contents.
+    pub body: Body,
+}
+
+/// The contents of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Body {
     /// Client to replica or home: reads a key.
     Read(Read),
     /// The answer.
@@ -391,8 +407,9 @@ pub enum Message {
     Resolve(TransactionId),
     /// Client to home: executes a transaction of one home.
     Execute(Execute),
-    /// The answer.
-    Executed(TransactionId, Executed),
+    /// The answer to the attempt with this number. The client may give up only if it has sent no
+    /// later one, which may succeed.
+    Executed(TransactionId, u32, Executed),
     /// Client to every worker that has records of it: the smallest number for which the client may
     /// still send messages.
     Oldest(ClientId, u64),
@@ -406,9 +423,9 @@ pub enum Message {
     CopyRequest(CopyRequest),
     /// Home to replica: the copies.
     Copies(Copies),
-    /// Worker to another one of its site: what it knows about the stamps of each site's homes after
-    /// this number of moves, and whether clients use it.
-    Passed(Vec<Passing>, u64, bool),
+    /// Worker to another one of its site: what it knows about the stamps of each site's homes,
+    /// and whether clients use it.
+    Passed(Vec<Passing>, bool),
     /// Home to client: the worker is not the home of a written shard, so it prepares nothing.
     Moved(TransactionId),
     /// Any worker to any other one: the agreed homes.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use solera_machine::{Address, RarePath, RequestId};
 
 use crate::command::Response;
-use crate::message::{Event, Message};
+use crate::message::{Body, Event};
 use crate::record::Record;
 
 /// Outputs of one worker, in order.
@@ -19,13 +19,13 @@ pub(crate) struct Outbox {
 pub(crate) enum Out {
     /// What follows must not leave before this is durable.
     Record(Box<Record>),
-    Send(Address, Message),
+    Send(Address, Body),
     Reply(RequestId, Response),
     Trace(Event),
 }
 
 impl Outbox {
-    pub(crate) fn send(&mut self, to: Address, body: Message) {
+    pub(crate) fn send(&mut self, to: Address, body: Body) {
         self.outputs.push_back(Out::Send(to, body));
     }
 

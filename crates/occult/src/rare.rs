@@ -9,6 +9,8 @@ solera_machine::rare_paths! {
     RESOLVED = "occult: a decision home ended an expired prepare";
     /// A client commits after the decision home has aborted.
     LATE_COMMIT = "occult: a late commit was refused";
+    /// A message comes from a worker that has carried out more moves.
+    DROPPED_AHEAD = "occult: a message of a worker that knows more moves was dropped";
     /// A prepare arrives after its transaction has ended and was forgotten.
     REPEATED_PREPARE = "occult: a repeated prepare was dropped at its commit";
 }

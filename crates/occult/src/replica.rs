@@ -13,7 +13,7 @@ use solera_time::{Monotonic, SiteId};
 use self::streams::Stream;
 use crate::config::{Config, Rule, StaleReads};
 use crate::message::{
-    Batch, Commit, Copies, CopyRequest, Message, Read, ReadAnswer, StoredAt, TransactionId,
+    Batch, Body, Commit, Copies, CopyRequest, Read, ReadAnswer, StoredAt, TransactionId,
 };
 use crate::outbox::Outbox;
 use crate::passed::Passed;
@@ -147,9 +147,8 @@ impl Replica {
         let shown = self.shown(home, shard, (context.store, context.homes));
         let (result, dependencies) =
             context.store.read(shard, &read.key, &read.op, read.own.as_ref());
-        let epoch = context.homes.epoch();
-        let answer = ReadAnswer { number: read.number, result, dependencies, shown, epoch };
-        context.out.send(from, Message::ReadAnswer(answer));
+        let answer = ReadAnswer { number: read.number, result, dependencies, shown };
+        context.out.send(from, Body::ReadAnswer(answer));
     }
 
     /// Requests that a home publishes its progress now.
@@ -158,7 +157,7 @@ impl Replica {
         let interval = context.config.timing.publish;
         if stream.wanted.is_none_or(|wanted| context.now.since(wanted) >= interval) {
             stream.wanted = Some(context.now);
-            context.out.send(home, Message::Wanted);
+            context.out.send(home, Body::Wanted);
         }
     }
 
@@ -233,7 +232,7 @@ impl Replica {
         let above = self.streams[&from].floor();
         match next {
             Some(after) => {
-                context.out.send(from, Message::CopyRequest(CopyRequest { after, above }));
+                context.out.send(from, Body::CopyRequest(CopyRequest { after, above }));
             }
             None => {
                 context.out.rare(rare::COPIES);

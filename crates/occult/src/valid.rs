@@ -6,7 +6,7 @@ use solera_time::SiteId;
 
 use crate::config::Config;
 use crate::message::{
-    Batch, ClientId, Commit, Copied, Decision, Entry, Execute, Executed, Handover, Message,
+    Batch, Body, ClientId, Commit, Copied, Decision, Entry, Execute, Executed, Handover, Message,
     Prepare, Progress, StoredAt, Table, Takeover, TransactionId,
 };
 use crate::passed::Passing;
@@ -142,13 +142,13 @@ impl Config {
 }
 
 /// Returns the client whose worker is the only one to send a message.
-fn sender(message: &Message) -> Option<ClientId> {
-    match message {
-        Message::Prepare(Prepare { tid, .. })
-        | Message::Execute(Execute { tid, .. })
-        | Message::Commit(tid, ..)
-        | Message::Abort(tid) => Some(tid.client),
-        Message::Oldest(client, _) => Some(*client),
+fn sender(body: &Body) -> Option<ClientId> {
+    match body {
+        Body::Prepare(Prepare { tid, .. })
+        | Body::Execute(Execute { tid, .. })
+        | Body::Commit(tid, ..)
+        | Body::Abort(tid) => Some(tid.client),
+        Body::Oldest(client, _) => Some(*client),
         _ => None,
     }
 }
@@ -157,44 +157,55 @@ impl Message {
     /// Returns whether a correct worker with the same configuration can have sent the message to
     /// this worker.
     pub(crate) fn is_for(&self, from: Address, config: &Config) -> bool {
+        self.body.is_for(from, config)
+    }
+
+    /// Returns the name of the contents, by which cost tables list steps.
+    pub fn name(&self) -> &'static str {
+        self.body.name()
+    }
+}
+
+impl Body {
+    /// Returns whether a correct worker with the same configuration can have sent the message to
+    /// this worker.
+    fn is_for(&self, from: Address, config: &Config) -> bool {
         if sender(self).is_some_and(|client| client.address != from) {
             return false;
         }
         match self {
-            Message::Read(read) => config.holds(&read.key) && is_stamp(read.at_least),
-            Message::ReadAnswer(answer) => {
+            Body::Read(read) => config.holds(&read.key) && is_stamp(read.at_least),
+            Body::ReadAnswer(answer) => {
                 is_stamp(answer.shown) && config.is_timestamp(&answer.dependencies)
             }
-            Message::Prepare(prepare) => {
+            Body::Prepare(prepare) => {
                 is_stamp(prepare.above)
                     && !prepare.writes.is_empty()
                     && config.are_writes(&prepare.writes)
                     && config.topology.has(prepare.decision_home)
             }
-            Message::Prepared(_, stamp, overwritten) => {
+            Body::Prepared(_, stamp, overwritten) => {
                 is_stamp(*stamp) && config.is_timestamp(overwritten)
             }
-            Message::Commit(_, commit, participants) => {
+            Body::Commit(_, commit, participants) => {
                 config.is_commit(commit)
                     && participants.iter().all(|worker| config.topology.has(*worker))
             }
-            Message::Decided(_, decision) => config.is_decision(decision),
-            Message::Execute(execute) => config.is_execute(execute),
-            Message::Executed(_, executed) => config.is_executed(executed),
-            Message::Batch(batch) => config.is_batch(batch),
-            Message::Stored(stored) => {
+            Body::Decided(_, decision) => config.is_decision(decision),
+            Body::Execute(execute) => config.is_execute(execute),
+            Body::Executed(.., executed) => config.is_executed(executed),
+            Body::Batch(batch) => config.is_batch(batch),
+            Body::Stored(stored) => {
                 stored.position <= MAX_POSITION
                     && is_stamp(stored.through)
                     && is_stamp(stored.unread)
             }
-            Message::CopyRequest(request) => {
-                config.holds(&request.after) && is_stamp(request.above)
-            }
-            Message::Copies(copies) => {
+            Body::CopyRequest(request) => config.holds(&request.after) && is_stamp(request.above),
+            Body::Copies(copies) => {
                 copies.position <= MAX_POSITION
                     && copies.copies.iter().all(|copied| config.is_copied(copied))
             }
-            Message::Passed(report, ..) => {
+            Body::Passed(report, ..) => {
                 let is_one = |it: &Passing| {
                     it.site.index() < config.topology.sites()
                         && is_stamp(it.shown)
@@ -202,73 +213,72 @@ impl Message {
                 };
                 from.site == config.address.site && report.iter().all(is_one)
             }
-            Message::Locked(..)
-            | Message::Abort(_)
-            | Message::Outcome(..)
-            | Message::Applied(_)
-            | Message::Query(_)
-            | Message::Resolve(_)
-            | Message::Oldest(..)
-            | Message::Moved(_)
-            | Message::TableRequest
-            | Message::Wanted => true,
-            Message::Table(table) => config.is_table(table),
-            Message::HandoverRequest(request) => config.is_mine(request.shard),
-            Message::Handover(handover) => config.is_handover(handover),
-            Message::ResolveLost(_, shard) => config.is_mine(*shard),
+            Body::Locked(..)
+            | Body::Abort(_)
+            | Body::Outcome(..)
+            | Body::Applied(_)
+            | Body::Query(_)
+            | Body::Resolve(_)
+            | Body::Oldest(..)
+            | Body::Moved(_)
+            | Body::TableRequest
+            | Body::Wanted => true,
+            Body::Table(table) => config.is_table(table),
+            Body::HandoverRequest(request) => config.is_mine(request.shard),
+            Body::Handover(handover) => config.is_handover(handover),
+            Body::ResolveLost(_, shard) => config.is_mine(*shard),
         }
     }
 
     fn transaction(&self) -> Option<TransactionId> {
         match self {
-            Message::Prepare(Prepare { tid, .. })
-            | Message::Execute(Execute { tid, .. })
-            | Message::Prepared(tid, ..)
-            | Message::Locked(tid, _)
-            | Message::Abort(tid)
-            | Message::Commit(tid, ..)
-            | Message::Outcome(tid, _)
-            | Message::Decided(tid, _)
-            | Message::Applied(tid)
-            | Message::Query(tid)
-            | Message::Resolve(tid)
-            | Message::ResolveLost(tid, _)
-            | Message::Moved(tid)
-            | Message::Executed(tid, _) => Some(*tid),
+            Body::Prepare(Prepare { tid, .. })
+            | Body::Execute(Execute { tid, .. })
+            | Body::Prepared(tid, ..)
+            | Body::Locked(tid, _)
+            | Body::Abort(tid)
+            | Body::Commit(tid, ..)
+            | Body::Outcome(tid, _)
+            | Body::Decided(tid, _)
+            | Body::Applied(tid)
+            | Body::Query(tid)
+            | Body::Resolve(tid)
+            | Body::ResolveLost(tid, _)
+            | Body::Moved(tid)
+            | Body::Executed(tid, ..) => Some(*tid),
             _ => None,
         }
     }
 
-    /// Returns the variant's name, by which cost tables list steps.
-    pub fn name(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
-            Message::Read(_) => "occult Read",
-            Message::ReadAnswer(_) => "occult ReadAnswer",
-            Message::Prepare(_) => "occult Prepare",
-            Message::Prepared(..) => "occult Prepared",
-            Message::Locked(..) => "occult Locked",
-            Message::Abort(_) => "occult Abort",
-            Message::Commit(..) => "occult Commit",
-            Message::Outcome(..) => "occult Outcome",
-            Message::Decided(..) => "occult Decided",
-            Message::Applied(_) => "occult Applied",
-            Message::Query(_) => "occult Query",
-            Message::Resolve(_) => "occult Resolve",
-            Message::Execute(_) => "occult Execute",
-            Message::Executed(..) => "occult Executed",
-            Message::Oldest(..) => "occult Oldest",
-            Message::Batch(_) => "occult Batch",
-            Message::Stored(_) => "occult Stored",
-            Message::Wanted => "occult Wanted",
-            Message::CopyRequest(_) => "occult CopyRequest",
-            Message::Copies(_) => "occult Copies",
-            Message::Passed(..) => "occult Passed",
-            Message::Moved(_) => "occult Moved",
-            Message::Table(_) => "occult Table",
-            Message::TableRequest => "occult TableRequest",
-            Message::HandoverRequest(_) => "occult HandoverRequest",
-            Message::Handover(_) => "occult Handover",
-            Message::ResolveLost(..) => "occult ResolveLost",
+            Body::Read(_) => "occult Read",
+            Body::ReadAnswer(_) => "occult ReadAnswer",
+            Body::Prepare(_) => "occult Prepare",
+            Body::Prepared(..) => "occult Prepared",
+            Body::Locked(..) => "occult Locked",
+            Body::Abort(_) => "occult Abort",
+            Body::Commit(..) => "occult Commit",
+            Body::Outcome(..) => "occult Outcome",
+            Body::Decided(..) => "occult Decided",
+            Body::Applied(_) => "occult Applied",
+            Body::Query(_) => "occult Query",
+            Body::Resolve(_) => "occult Resolve",
+            Body::Execute(_) => "occult Execute",
+            Body::Executed(..) => "occult Executed",
+            Body::Oldest(..) => "occult Oldest",
+            Body::Batch(_) => "occult Batch",
+            Body::Stored(_) => "occult Stored",
+            Body::Wanted => "occult Wanted",
+            Body::CopyRequest(_) => "occult CopyRequest",
+            Body::Copies(_) => "occult Copies",
+            Body::Passed(..) => "occult Passed",
+            Body::Moved(_) => "occult Moved",
+            Body::Table(_) => "occult Table",
+            Body::TableRequest => "occult TableRequest",
+            Body::HandoverRequest(_) => "occult HandoverRequest",
+            Body::Handover(_) => "occult Handover",
+            Body::ResolveLost(..) => "occult ResolveLost",
         }
     }
 }
@@ -278,11 +288,11 @@ impl OfProtocol for Message {
     type Shape = Topology;
 
     fn weight(&self) -> u64 {
-        let changes = match self {
-            Message::Prepare(prepare) => prepare.writes.len(),
-            Message::Execute(execute) => execute.operations.len() + execute.writes.len(),
-            Message::Batch(batch) => batch.entries.iter().map(|entry| entry.writes.len()).sum(),
-            Message::Copies(copies) => copies.copies.len(),
+        let changes = match &self.body {
+            Body::Prepare(prepare) => prepare.writes.len(),
+            Body::Execute(execute) => execute.operations.len() + execute.writes.len(),
+            Body::Batch(batch) => batch.entries.iter().map(|entry| entry.writes.len()).sum(),
+            Body::Copies(copies) => copies.copies.len(),
             _ => 1,
         };
         changes.max(1) as u64
@@ -291,22 +301,22 @@ impl OfProtocol for Message {
     /// Checks the addresses. The receiver checks the rest, which depends on the number of shards
     /// (`is_for`).
     fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
-        let between_sites = match self {
-            Message::Batch(_)
-            | Message::Stored(_)
-            | Message::Wanted
-            | Message::CopyRequest(_)
-            | Message::HandoverRequest(_)
-            | Message::Handover(_)
-            | Message::Copies(_) => from.site != to.site,
-            Message::Passed(..) => from.site == to.site,
+        let between_sites = match &self.body {
+            Body::Batch(_)
+            | Body::Stored(_)
+            | Body::Wanted
+            | Body::CopyRequest(_)
+            | Body::HandoverRequest(_)
+            | Body::Handover(_)
+            | Body::Copies(_) => from.site != to.site,
+            Body::Passed(..) => from.site == to.site,
             _ => true,
         };
         between_sites
             && from != to
             && topology.has(from)
             && topology.has(to)
-            && self.transaction().is_none_or(|tid| is_client(tid.client, topology))
+            && self.body.transaction().is_none_or(|tid| is_client(tid.client, topology))
     }
 }
 

@@ -6,8 +6,8 @@ use solera_data::{CellChange, Effect, Key, Op, Outcome, Value};
 use solera_machine::{Address, Machine, Now, Topology};
 use solera_membership::Members;
 use solera_occult::{
-    Batch, CausalTimestamp, Checkpoint, ClientId, Commit, Config, Decision, Entry, Input, Message,
-    Occult, Output, Prepare, Progress, Recovery, Scheme, ShardId, Stamp, TransactionId,
+    Batch, Body, CausalTimestamp, Checkpoint, ClientId, Commit, Config, Decision, Entry, Input,
+    Message, Occult, Output, Prepare, Progress, Recovery, Scheme, ShardId, Stamp, TransactionId,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -21,7 +21,7 @@ struct Journaled {
     config: Config,
     worker: Occult,
     records: Vec<Vec<u8>>,
-    messages: Vec<Message>,
+    messages: Vec<Body>,
 }
 
 impl Journaled {
@@ -42,13 +42,14 @@ impl Journaled {
                 Output::Records(records) => {
                     self.records.extend(records.iter().map(<[u8]>::to_vec));
                 }
-                Output::Send { message, .. } => self.messages.push(message),
+                Output::Send { message, .. } => self.messages.push(message.body),
                 _ => {}
             }
         }
     }
 
-    fn give(&mut self, message: Message) {
+    fn give(&mut self, body: Body) {
+        let message = Message { epoch: 0, body };
         self.worker.handle(NOW, Input::Message { from: OTHER, generation: 0, message });
         self.collect();
     }
@@ -103,7 +104,7 @@ fn bulk(value: &str) -> Option<Outcome> {
 
 /// Prepares a write, and returns its stamp.
 fn prepare(home: &mut Journaled, number: u64, (name, value): (&str, &str)) -> Stamp {
-    home.give(Message::Prepare(Prepare {
+    home.give(Body::Prepare(Prepare {
         tid: tid(number),
         above: Stamp::ZERO,
         writes: vec![(key(name), assign(value))],
@@ -112,7 +113,7 @@ fn prepare(home: &mut Journaled, number: u64, (name, value): (&str, &str)) -> St
         oldest: 0,
     }));
     let prepared = home.messages.iter().rev().find_map(|message| match message {
-        Message::Prepared(of, stamp, _) if *of == tid(number) => Some(*stamp),
+        Body::Prepared(of, stamp, _) if *of == tid(number) => Some(*stamp),
         _ => None,
     });
     prepared.expect("no other transaction has locked the key")
@@ -121,7 +122,7 @@ fn prepare(home: &mut Journaled, number: u64, (name, value): (&str, &str)) -> St
 fn commit(home: &mut Journaled, number: u64, stamp: Stamp) {
     let timestamp = CausalTimestamp::new(SCHEME);
     let commit = Box::new(Commit { timestamp, stamps: vec![(ME.site, stamp)] });
-    home.give(Message::Decided(tid(number), Decision::Commit(commit)));
+    home.give(Body::Decided(tid(number), Decision::Commit(commit)));
 }
 
 /// The record of the prepare precedes the checkpoint, so that only the checkpoint has it.
@@ -156,13 +157,13 @@ fn a_hidden_commit_survives() {
     }
 }
 
-fn batch(after: u64, name: &str, value: &str) -> Message {
+fn batch(after: u64, name: &str, value: &str) -> Body {
     let stamp = Stamp(1_000 + after);
     let shard = Journaled::new(OTHER).config.shard_of(&key(name));
     let writes = vec![(key(name), assign(value), CausalTimestamp::new(SCHEME))];
     let progress = Some(Progress { through: stamp, ..Progress::default() });
     let entries = vec![Entry { shard, stamp, writes, decided: Vec::new(), takeover: None }];
-    Message::Batch(Batch { epoch: 0, start: 1, after, end: after + 1, entries, progress })
+    Body::Batch(Batch { epoch: 0, start: 1, after, end: after + 1, entries, progress })
 }
 
 /// The position in the checkpoint must not be later than the values.

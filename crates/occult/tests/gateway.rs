@@ -7,8 +7,8 @@ use solera_data::{Key, Op, Outcome, Value};
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
-    CausalTimestamp, Command, Config, Executed, Input, Message, Occult, OnStale, Output, Response,
-    Scheme, Timing, TransactionId, Unknown,
+    Body, CausalTimestamp, Command, Config, Executed, Input, Message, Occult, OnStale, Output,
+    Response, Scheme, Timing, TransactionId, Unknown,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -71,7 +71,9 @@ impl Gateway {
         };
         let outputs = self.give(Input::Client { request: RequestId(1), command });
         let tid = outputs.iter().find_map(|output| match output {
-            Output::Send { message: Message::Execute(execute), .. } => Some(execute.tid),
+            Output::Send { message: Message { body: Body::Execute(execute), .. }, .. } => {
+                Some(execute.tid)
+            }
             _ => None,
         });
         tid.expect("it goes to the home")
@@ -79,7 +81,7 @@ impl Gateway {
 
     fn executed(&mut self, tid: TransactionId) {
         let executed = Executed::Committed(vec![Outcome::Ok], CausalTimestamp::new(SCHEME));
-        let message = Message::Executed(tid, executed);
+        let message = Message { epoch: 0, body: Body::Executed(tid, 1, executed) };
         self.give(Input::Message { from: HOME, generation: 0, message });
     }
 }

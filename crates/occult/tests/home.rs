@@ -6,8 +6,8 @@ use solera_data::{CellChange, Effect, Key, Op, Outcome, Value};
 use solera_machine::{Address, Machine, Now, Topology};
 use solera_membership::Members;
 use solera_occult::{
-    CausalTimestamp, ClientId, Commit, Config, Decision, Execute, Executed, Input, Message, Occult,
-    Output, Prepare, Read, Scheme, ShardId, Stamp, TransactionId,
+    Body, CausalTimestamp, ClientId, Commit, Config, Decision, Execute, Executed, Input, Message,
+    Occult, Output, Prepare, Read, Scheme, ShardId, Stamp, TransactionId,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -30,17 +30,18 @@ impl Home {
     }
 
     /// Gives a message to the home, and returns what it sends back.
-    fn give(&mut self, body: Message) -> Vec<Message> {
+    fn give(&mut self, body: Body) -> Vec<Body> {
         self.millis += 1;
         let (monotonic, physical) =
             (Monotonic(self.millis * 1_000_000), Physical(self.millis * 1_000));
-        let input = Input::Message { from: OTHER, generation: 0, message: body };
+        let input =
+            Input::Message { from: OTHER, generation: 0, message: Message { epoch: 0, body } };
         self.worker.handle(Now { monotonic, physical }, input);
         std::iter::from_fn(|| self.worker.poll_output())
             .filter_map(|output| match output {
-                Output::Send { message: Message::Batch(_), .. } => None,
+                Output::Send { message: Message { body: Body::Batch(_), .. }, .. } => None,
                 Output::Send { to, message } => {
-                    Some((to == OTHER).then_some(message).expect("to it"))
+                    Some((to == OTHER).then_some(message.body).expect("to it"))
                 }
                 _ => None,
             })
@@ -56,8 +57,8 @@ impl Home {
             decision_shard: ShardId(1),
             oldest: 0,
         };
-        match self.give(Message::Prepare(prepare)).as_slice() {
-            [Message::Prepared(of, assigned, _)] if *of == tid(number) => *assigned,
+        match self.give(Body::Prepare(prepare)).as_slice() {
+            [Body::Prepared(of, assigned, _)] if *of == tid(number) => *assigned,
             other => panic!("{other:?}"),
         }
     }
@@ -65,8 +66,8 @@ impl Home {
     fn commit(&mut self, number: u64, stamp: Stamp) {
         let timestamp = CausalTimestamp::new(SCHEME);
         let commit = Box::new(Commit { timestamp, stamps: vec![(ME.site, stamp)] });
-        let sent = self.give(Message::Decided(tid(number), Decision::Commit(commit)));
-        assert_eq!(sent, [Message::Applied(tid(number))]);
+        let sent = self.give(Body::Decided(tid(number), Decision::Commit(commit)));
+        assert_eq!(sent, [Body::Applied(tid(number))]);
     }
 
     fn value(&mut self) -> Outcome {
@@ -78,8 +79,8 @@ impl Home {
             at_least: Stamp::ZERO,
             waits: false,
         };
-        match self.give(Message::Read(read)).as_slice() {
-            [Message::ReadAnswer(answer)] => answer.result.clone().unwrap().0,
+        match self.give(Body::Read(read)).as_slice() {
+            [Body::ReadAnswer(answer)] => answer.result.clone().unwrap().0,
             other => panic!("{other:?}"),
         }
     }
@@ -113,7 +114,7 @@ fn a_prepare_that_arrives_again_changes_nothing() {
     home.commit(1, first);
     assert_eq!(home.value(), bulk("one"));
     // The second transaction is hidden behind an undecided one when the copy is decided again.
-    home.give(Message::Prepare(Prepare {
+    home.give(Body::Prepare(Prepare {
         tid: tid(7),
         above: Stamp::ZERO,
         writes: vec![(Key::from("other"), assign("x"))],
@@ -125,7 +126,7 @@ fn a_prepare_that_arrives_again_changes_nothing() {
     home.commit(2, second);
     home.prepare(1, "one");
     home.commit(1, first);
-    home.give(Message::Decided(tid(7), Decision::Abort));
+    home.give(Body::Decided(tid(7), Decision::Abort));
     assert_eq!(home.value(), bulk("two"));
 }
 
@@ -141,11 +142,11 @@ fn an_undecided_transaction_hides_later_commits_and_only_aborting_it_shows_them(
         decision_shard: ShardId(1),
         oldest: 0,
     };
-    home.give(Message::Prepare(other("x")));
+    home.give(Body::Prepare(other("x")));
     let stamp = home.prepare(1, "one");
     home.commit(1, stamp);
     assert_eq!(home.value(), Outcome::Nil);
-    home.give(Message::Decided(tid(7), Decision::Abort));
+    home.give(Body::Decided(tid(7), Decision::Abort));
     assert_eq!(home.value(), bulk("one"));
 }
 
@@ -161,7 +162,7 @@ fn equal_stamps_appear_in_one_step() {
         decision_shard: ShardId(1),
         oldest: 0,
     };
-    home.give(Message::Prepare(other));
+    home.give(Body::Prepare(other));
     // The stamps of other homes have raised both to the same one.
     let stamp = Stamp(first.0 + 1_000_000);
     home.commit(1, stamp);
@@ -184,15 +185,16 @@ fn a_repeated_execute_is_answered_from_its_record_and_a_locked_one_is_not_record
         oldest: 0,
     };
     home.prepare(1, "5");
-    let locked = home.give(Message::Execute(execute(1)));
-    assert_eq!(locked, [Message::Executed(tid(3), Executed::Locked(key(), 1))]);
-    home.give(Message::Decided(tid(1), Decision::Abort));
-    let done = home.give(Message::Execute(execute(2)));
-    let [Message::Executed(_, Executed::Committed(outcomes, _))] = done.as_slice() else {
+    let locked = home.give(Body::Execute(execute(1)));
+    assert_eq!(locked, [Body::Executed(tid(3), 1, Executed::Locked(key()))]);
+    home.give(Body::Decided(tid(1), Decision::Abort));
+    let done = home.give(Body::Execute(execute(2)));
+    let [Body::Executed(_, 2, Executed::Committed(outcomes, past))] = done.as_slice() else {
         panic!("{done:?}")
     };
     assert_eq!(outcomes, &[Outcome::Int(1)]);
-    assert_eq!(home.give(Message::Execute(execute(3))), done);
+    let again = Executed::Committed(outcomes.clone(), past.clone());
+    assert_eq!(home.give(Body::Execute(execute(3))), [Body::Executed(tid(3), 3, again)]);
     assert_eq!(home.value(), bulk("1"));
 }
 
@@ -200,8 +202,8 @@ fn a_repeated_execute_is_answered_from_its_record_and_a_locked_one_is_not_record
 fn the_decision_home_refuses_a_commit_after_it_has_decided_to_abort() {
     let mut home = Home::new();
     // A participant's prepare has expired, and the decision home has not even seen its own.
-    let sent = home.give(Message::Resolve(tid(9)));
-    assert_eq!(sent, [Message::Decided(tid(9), Decision::Abort)]);
+    let sent = home.give(Body::Resolve(tid(9)));
+    assert_eq!(sent, [Body::Decided(tid(9), Decision::Abort)]);
     let prepare = Prepare {
         tid: tid(9),
         above: Stamp::ZERO,
@@ -210,13 +212,13 @@ fn the_decision_home_refuses_a_commit_after_it_has_decided_to_abort() {
         decision_shard: ShardId(1),
         oldest: 0,
     };
-    assert_eq!(home.give(Message::Prepare(prepare)), [Message::Outcome(tid(9), false)]);
+    assert_eq!(home.give(Body::Prepare(prepare)), [Body::Outcome(tid(9), false)]);
     let timestamp = CausalTimestamp::new(SCHEME);
     let commit = Box::new(Commit { timestamp, stamps: vec![(ME.site, Stamp(9))] });
-    let sent = home.give(Message::Commit(tid(9), commit, vec![ME, OTHER]));
-    assert_eq!(sent, [Message::Outcome(tid(9), false)]);
+    let sent = home.give(Body::Commit(tid(9), commit, vec![ME, OTHER]));
+    assert_eq!(sent, [Body::Outcome(tid(9), false)]);
     assert_eq!(home.worker.unfinished(), (0, 1, 0));
     // The record goes with the client's interest.
-    home.give(Message::Oldest(tid(9).client, 10));
+    home.give(Body::Oldest(tid(9).client, 10));
     assert_eq!(home.worker.unfinished(), (0, 0, 0));
 }

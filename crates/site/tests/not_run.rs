@@ -25,7 +25,7 @@ fn messages_of_others(config: Config) -> Site {
     let list = List::of(&Members::new(3));
     let of_primary = solera_primary::Message { list, body: Body::Ask(PartitionId(0)) };
     let of_trial = solera_trial::Message { run: 1, urgent: false, number: 1, before: 0 };
-    let of_occult = solera_occult::Message::Wanted;
+    let of_occult = solera_occult::Message { epoch: 0, body: solera_occult::Body::Wanted };
     let all = [of_primary.into(), of_occult.into(), of_trial.into()];
     for message in all {
         site.handle(now, Input::Message { from: address(1), generation: 0, message });

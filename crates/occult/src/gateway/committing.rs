@@ -11,7 +11,7 @@ use super::{Context, Gateway, Stage};
 use crate::client::PreparedAt;
 use crate::command::{AbortCause, ReadCounts, Response, Unknown};
 use crate::config::Rule;
-use crate::message::{Commit, Execute, Executed, Message, Prepare, TransactionId};
+use crate::message::{Body, Commit, Execute, Executed, Prepare, TransactionId};
 use crate::shard::{ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
@@ -146,7 +146,7 @@ impl Gateway {
             decision_shard: preparing.decision_shard,
             oldest,
         };
-        self.send_to_home(context, to, Message::Prepare(prepare));
+        self.send_to_home(context, to, Body::Prepare(prepare));
     }
 
     /// PREPARED: once all participants have answered, validates the transaction and sends COMMIT
@@ -231,7 +231,7 @@ impl Gateway {
         let request = preparing.request;
         let participants: Vec<Address> = preparing.participants.keys().copied().collect();
         for to in participants {
-            context.out.send(to, Message::Abort(tid));
+            context.out.send(to, Body::Abort(tid));
         }
         self.end(context, number, request, Response::Aborted(cause));
     }
@@ -242,7 +242,7 @@ impl Gateway {
         let Stage::Committing(committing) = &mut open.stage else { return };
         committing.next = context.retry_at();
         let (to, participants) = (committing.decision_home, committing.participants.clone());
-        let body = Message::Commit(tid, committing.commit.clone(), participants);
+        let body = Body::Commit(tid, committing.commit.clone(), participants);
         self.send_to_home(context, to, body);
     }
 
@@ -348,7 +348,7 @@ impl Gateway {
         executing.execute.attempt += 1;
         executing.execute.oldest = oldest;
         let (to, execute) = (executing.home, executing.execute.clone());
-        self.send_to_home(context, to, Message::Execute(execute));
+        self.send_to_home(context, to, Body::Execute(execute));
     }
 
     /// EXECUTED: handles the result of a transaction of one home.
@@ -356,12 +356,16 @@ impl Gateway {
         &mut self,
         context: &mut Context<'_>,
         tid: TransactionId,
-        executed: Executed,
+        (attempt, executed): (u32, Executed),
     ) {
         let timing = context.config.timing;
         let retry_at = context.now.monotonic.after(timing.lock_retry);
         let Some((number, open)) = self.current(tid) else { return };
         let Stage::Executing(executing) = &mut open.stage else { return };
+        let is_last = attempt == executing.execute.attempt;
+        if !executed.is_final() && !is_last && context.config.has(Rule::LastAttempt) {
+            return;
+        }
         let (request, abandoned) = (executing.request, executing.abandoned);
         let reply = match executed {
             Executed::Committed(outcomes, past) => {
@@ -371,16 +375,12 @@ impl Gateway {
             Executed::Failed(_, error) => Response::Failed(error),
             Executed::Ahead => Response::Ahead(executing.home.site),
             Executed::Moved => {
-                // This attempt has changed nothing, and the next one goes to the present home.
+                // No attempt has changed anything, and the next one goes to the present home.
                 executing.next = retry_at;
                 return self.execute_elsewhere(context, number);
             }
             Executed::Conflict(shard) => Response::Aborted(AbortCause::OverwriteSet(shard)),
-            Executed::Locked(key, attempt) => {
-                let is_last = attempt == executing.execute.attempt;
-                if !is_last && context.config.has(Rule::LastAttempt) {
-                    return;
-                }
+            Executed::Locked(key) => {
                 executing.locked += 1;
                 if executing.locked < timing.lock_tries {
                     executing.next = context.now.monotonic.after(timing.lock_retry);

@@ -10,7 +10,7 @@ use super::{Context, Gateway, Stage};
 use crate::client::Freshness;
 use crate::command::{OnStale, ReadCounts, Response};
 use crate::config::{Rule, StaleReads};
-use crate::message::{Message, Read, ReadAnswer};
+use crate::message::{Body, Read, ReadAnswer};
 
 /// Delay before a read at a home that was stale there is sent again.
 const HOME_RETRY: Duration = Duration::from_millis(20);
@@ -111,11 +111,16 @@ impl Gateway {
             waits: open.on_stale == OnStale::Home,
         };
         let to = reading.at;
-        context.out.send(to, Message::Read(read));
+        context.out.send(to, Body::Read(read));
     }
 
     /// Takes a copy's answer, unless it is stale.
-    pub(crate) fn on_read_answer(&mut self, context: &mut Context<'_>, answer: ReadAnswer) {
+    pub(crate) fn on_read_answer(
+        &mut self,
+        context: &mut Context<'_>,
+        answer: ReadAnswer,
+        epoch: u64,
+    ) {
         let Some(number) = self.reads.remove(&answer.number) else { return };
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Reading(reading) = &mut open.stage else { return };
@@ -128,16 +133,11 @@ impl Gateway {
         let freshness = open.transaction.check(shard, shown, &dependencies, context.homes);
         // The copy has read before all replicas passed this stamp. Dependencies up to it may be
         // forgotten now.
-        let is_ahead = answer.epoch > context.homes.epoch();
         let is_late = shown < context.passed.confirmed(context.homes.home(shard))
             // The copy may show writes that were lost since.
-            || answer.epoch < context.homes.moved_by(shard)
+            || epoch < context.homes.moved_by(shard)
             // The session must learn first whether it depends on writes that are lost.
-            || is_ahead
             || context.homes.is_undecided(shard);
-        if is_ahead {
-            context.out.send(reading.at, Message::TableRequest);
-        }
         let is_home = reading.at.site == context.homes.home(shard);
         let checks = context.config.has(match is_home {
             true => Rule::CheckHomes,
@@ -158,7 +158,6 @@ impl Gateway {
                 return self.retry_stale(context, number);
             }
         }
-        let epoch = answer.epoch;
         open.transaction.add_read((shard, shown), dependencies, epoch, context.homes);
         let (request, key, counts) = (reading.request, reading.key.clone(), reading.counts);
         open.stage = Stage::Idle;

@@ -7,7 +7,7 @@ use solera_time::SiteId;
 
 use super::{Context, Ended, Home};
 use crate::config::Rule;
-use crate::message::{ClientId, Commit, Decision, Message, TransactionId};
+use crate::message::{Body, ClientId, Commit, Decision, TransactionId};
 use crate::rare;
 use crate::record::Record;
 use crate::shard::ShardId;
@@ -39,7 +39,7 @@ impl Home {
             // about it.
             None => false,
         };
-        context.out.send(from, Message::Outcome(tid, committed));
+        context.out.send(from, Body::Outcome(tid, committed));
     }
 
     /// Records a decision of this home, and carries it out here.
@@ -127,7 +127,7 @@ impl Home {
     ) {
         self.end(context, tid, decision);
         if matches!(decision, Decision::Commit(_)) {
-            context.out.send(from, Message::Applied(tid));
+            context.out.send(from, Body::Applied(tid));
         }
     }
 
@@ -163,7 +163,7 @@ impl Home {
             Some(_) => Decision::Abort,
             None => return,
         };
-        context.out.send(from, Message::Decided(tid, decision));
+        context.out.send(from, Body::Decided(tid, decision));
     }
 
     /// RESOLVE at the decision home: it aborts the transaction, unless it has decided before.
@@ -183,7 +183,7 @@ impl Home {
             } else {
                 self.end(context, tid, &Decision::Abort);
                 if from != context.config.address {
-                    context.out.send(from, Message::Decided(tid, Decision::Abort));
+                    context.out.send(from, Body::Decided(tid, Decision::Abort));
                 }
             }
         }
@@ -208,7 +208,7 @@ impl Home {
         let decision = known.map_or(Decision::Abort, Decision::Commit);
         match from == context.config.address {
             true => self.end(context, tid, &decision),
-            false => context.out.send(from, Message::Decided(tid, decision)),
+            false => context.out.send(from, Body::Decided(tid, decision)),
         }
     }
 
@@ -284,13 +284,13 @@ impl Home {
             let mut is_taken = is_taken.filter(|former| former.site == decision_home.site);
             if is_taken.any(|former| former.forced) {
                 let to = context.config.owner(context.homes.home(shard), shard);
-                context.out.send(to, Message::ResolveLost(tid, shard));
+                context.out.send(to, Body::ResolveLost(tid, shard));
                 continue;
             }
             if decision_home == context.config.address {
                 self.on_resolve(context, decision_home, tid);
             } else if context.config.has(Rule::DecisionHomeDecides) {
-                context.out.send(decision_home, Message::Resolve(tid));
+                context.out.send(decision_home, Body::Resolve(tid));
             } else {
                 self.end(context, tid, &Decision::Abort);
             }
@@ -311,7 +311,7 @@ impl Home {
             *sent = Some(now);
             for to in waiting.iter() {
                 let decision = Decision::Commit(commit.clone());
-                context.out.send(*to, Message::Decided(*tid, decision));
+                context.out.send(*to, Body::Decided(*tid, decision));
             }
         }
     }

@@ -5,7 +5,7 @@ use solera_machine::Address;
 
 use super::{Context, Ended, Home};
 use crate::config::Rule;
-use crate::message::{Execute, Executed, Message, TransactionId};
+use crate::message::{Body, Execute, Executed, TransactionId};
 use crate::record::Record;
 use crate::shard::Stamp;
 use crate::timestamp::CausalTimestamp;
@@ -18,7 +18,7 @@ impl Home {
         from: Address,
         request: Execute,
     ) {
-        let tid = request.tid;
+        let (tid, attempt) = (request.tid, request.attempt);
         self.on_oldest(tid.client, request.oldest);
         if !self.may_arrive(tid) {
             return;
@@ -28,8 +28,7 @@ impl Home {
             Some(_) => return,
             None => {
                 let (answer, writes, stamp) = self.execute(context, request);
-                // A client that finds a lock tries again with the same number.
-                if !matches!(answer, Executed::Locked(..) | Executed::Ahead | Executed::Moved) {
+                if answer.is_final() {
                     let record = Record::Executed {
                         tid,
                         answer: answer.clone(),
@@ -42,7 +41,7 @@ impl Home {
                 answer
             }
         };
-        context.out.send(from, Message::Executed(tid, answer));
+        context.out.send(from, Body::Executed(tid, attempt, answer));
     }
 
     /// Carries out how a transaction has ended, and keeps the answer for a client that repeats the
@@ -73,13 +72,13 @@ impl Home {
         request: Execute,
     ) -> (Executed, Vec<(Key, Effect)>, Stamp) {
         let refused = |answer| (answer, Vec::new(), Stamp::ZERO);
-        let Execute { tid, attempt, mut timestamp, reads, operations, mut writes, .. } = request;
+        let Execute { tid, mut timestamp, reads, operations, mut writes, .. } = request;
         let keys = operations.iter().map(|(key, _)| key).chain(writes.iter().map(|(key, _)| key));
         if !context.is_home_of(keys.clone()) {
             return refused(Executed::Moved);
         }
         if let Some(key) = self.locked(context, tid, keys) {
-            return refused(Executed::Locked(key, attempt));
+            return refused(Executed::Locked(key));
         }
         if self.is_too_far_ahead(context, timestamp.greatest(context.site())) {
             return refused(Executed::Ahead);

@@ -7,7 +7,7 @@ use solera_time::Monotonic;
 
 use super::{Context, Home};
 use crate::config::Rule;
-use crate::message::{Message, Read, ReadAnswer, TransactionId};
+use crate::message::{Body, Read, ReadAnswer, TransactionId};
 use crate::rare;
 use crate::shard::Stamp;
 
@@ -65,7 +65,7 @@ impl Home {
             for tid in undecided.into_iter().filter(|_| asks) {
                 let decision_home = self.prepared[&tid].decision_home;
                 if decision_home != context.config.address {
-                    context.out.send(decision_home, Message::Query(tid));
+                    context.out.send(decision_home, Body::Query(tid));
                 }
             }
             self.parked.push(ParkedRead { from, read, since });
@@ -77,9 +77,8 @@ impl Home {
         let (result, dependencies) =
             context.store.read(shard, &read.key, &read.op, read.own.as_ref());
         let shown = self.shown(context.config, shard);
-        let epoch = context.homes.epoch();
-        let answer = ReadAnswer { number: read.number, result, dependencies, shown, epoch };
-        context.out.send(from, Message::ReadAnswer(answer));
+        let answer = ReadAnswer { number: read.number, result, dependencies, shown };
+        context.out.send(from, Body::ReadAnswer(answer));
     }
 
     pub(super) fn answer_parked(&mut self, context: &mut Context<'_>) {

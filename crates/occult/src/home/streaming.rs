@@ -8,7 +8,7 @@ use solera_machine::Address;
 use solera_time::{Monotonic, SiteId};
 
 use super::{Context, Home};
-use crate::message::{Batch, Copies, CopyRequest, Entry, Message, Progress, Stored, StoredAt};
+use crate::message::{Batch, Body, Copies, CopyRequest, Entry, Progress, Stored, StoredAt};
 use crate::shard::Stamp;
 
 /// Number of entries that are kept for replicas that have missed some. A replica that lacks more is
@@ -153,7 +153,7 @@ impl Home {
         let sent = streams.sent.entry(to).or_default();
         (sent.position, sent.at, sent.wanted) = (end, Some(context.now.monotonic), false);
         for batch in batches {
-            context.out.send(to, Message::Batch(batch));
+            context.out.send(to, Body::Batch(batch));
         }
     }
 
@@ -196,14 +196,20 @@ impl Home {
     }
 
     /// A replica reports its progress. If it lacks entries, sends these, or copies.
-    pub(crate) fn on_stored(&mut self, context: &mut Context<'_>, from: Address, report: Stored) {
+    pub(crate) fn on_stored(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Address,
+        report: Stored,
+        epoch: u64,
+    ) {
         let streams = &mut self.streams;
         let is_known = report.start == streams.start;
         if is_known && context.targets.contains(&from) {
             let sent = streams.sent.entry(from).or_default();
             sent.confirmed = report.position.max(sent.confirmed);
         }
-        if is_known && report.epoch == context.homes.epoch() && context.targets.contains(&from) {
+        if is_known && epoch == context.homes.epoch() && context.targets.contains(&from) {
             let sent = streams.sent.entry(from).or_default();
             sent.stored = report.through.max(sent.stored);
             sent.unread = report.unread.max(sent.unread);
@@ -248,7 +254,7 @@ impl Home {
         let taken = context.store.taken().filter(|(shard, _)| last && of(*shard)).collect();
         let epoch = context.homes.epoch();
         let copies = Copies { start, position, after, copies, epoch, taken, last };
-        context.out.send(to, Message::Copies(copies));
+        context.out.send(to, Body::Copies(copies));
     }
 
     /// Forgets what was sent to all replicas but these.

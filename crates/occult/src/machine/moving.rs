@@ -20,7 +20,7 @@ use solera_time::{Monotonic, SiteId};
 use super::Occult;
 use crate::command::Response;
 use crate::message::{
-    Answer, Entry, Handover, HandoverRequest, Message, Output, Question, Table, Takeover,
+    Answer, Body, Entry, Handover, HandoverRequest, Output, Question, Table, Takeover,
 };
 use crate::record::Record;
 use crate::shard::{HomeChange, Move, ShardId, Stamp};
@@ -268,7 +268,7 @@ impl Occult {
         if due && !self.moving.known {
             self.moving.asked = Some(at);
             for to in self.all_others() {
-                self.out.send(to, Message::TableRequest);
+                self.out.send(to, Body::TableRequest);
             }
         }
         if due && self.moving.known && self.moving.announcements > 0 {
@@ -276,7 +276,7 @@ impl Occult {
             self.moving.announcements -= 1;
             let table = self.table();
             for to in self.all_others() {
-                self.out.send(to, Message::Table(Box::new(table.clone())));
+                self.out.send(to, Body::Table(Box::new(table.clone())));
             }
         }
         if due && self.moving.announcements == 0 && !self.homes.undecided().is_empty() {
@@ -286,7 +286,7 @@ impl Occult {
             let homes = undecided.map(|shard| self.config.owner(self.homes.home(*shard), *shard));
             // A worker that was restarted or cut off has missed what new homes have announced.
             for home in homes.filter(|home| *home != me).collect::<BTreeSet<Address>>() {
-                self.out.send(home, Message::TableRequest);
+                self.out.send(home, Body::TableRequest);
             }
         }
         self.move_from_removed(now);
@@ -324,7 +324,7 @@ impl Occult {
             }
         }
         for (to, request) in requests {
-            self.out.send(to, Message::HandoverRequest(request));
+            self.out.send(to, Body::HandoverRequest(request));
         }
         for (shard, number) in complete {
             self.complete_arrival(now, shard, number);
@@ -341,7 +341,7 @@ impl Occult {
         let HandoverRequest { shard, number, after } = request;
         if self.homes.epoch() < number {
             // The request has overtaken the move.
-            return self.out.send(from, Message::TableRequest);
+            return self.out.send(from, Body::TableRequest);
         }
         let changes = self.homes.changes(shard);
         let Some(at) = changes.iter().position(|change| change.number == number) else { return };
@@ -374,7 +374,7 @@ impl Occult {
         let decided = self.replica.decided().filter(|(of, ..)| *of == shard);
         let decided = decided.map(|(_, tid, commit)| (*tid, commit.clone())).collect();
         let handover = Handover { shard, number, after, last, copies, decided, done };
-        self.out.send(from, Message::Handover(handover));
+        self.out.send(from, Body::Handover(handover));
     }
 
     /// A part of a shard's data arrives at the new home.

@@ -8,7 +8,7 @@ use solera_time::{Monotonic, SiteId};
 
 use super::Occult;
 use crate::config::Rule;
-use crate::message::{Message, StoredAt};
+use crate::message::{Body, StoredAt};
 use crate::passed::{NO_LIMIT, Passing};
 use crate::shard::Stamp;
 
@@ -101,7 +101,7 @@ impl Occult {
         let active = self.upkeep.used.is_some_and(|used| at.since(used) < USED);
         let workers = self.config.topology.workers[me.site.index()];
         for worker in (0..workers).filter(|worker| *worker != me.worker) {
-            let message = Message::Passed(report.clone(), self.homes.epoch(), active);
+            let message = Body::Passed(report.clone(), active);
             self.out.send(Address { worker, ..me }, message);
         }
         self.passed.note(me.worker, report);

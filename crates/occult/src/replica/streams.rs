@@ -5,7 +5,7 @@ use solera_machine::Address;
 use solera_time::Monotonic;
 
 use super::Context;
-use crate::message::{Batch, Copies, Message, Progress, Stored, StoredAt};
+use crate::message::{Batch, Body, Copies, Progress, Stored, StoredAt};
 use crate::shard::{ShardId, Stamp};
 use crate::store::Store;
 
@@ -97,10 +97,9 @@ impl Stream {
             position: self.position,
             through: if context.has_taken_all(home) { self.floor() } else { Stamp::ZERO },
             unread: context.unread(home.site),
-            epoch: context.homes.epoch(),
             asks,
         };
-        context.out.send(home, Message::Stored(stored));
+        context.out.send(home, Body::Stored(stored));
     }
 
     /// Requests missing entries, unless that was done a short time ago.

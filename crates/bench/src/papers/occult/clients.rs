@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use solera_data::{Key, Op, Value};
 use solera_occult::{
-    AbortCause, CausalTimestamp, Command, Config, Homes, Message, OnStale, Response, Scheme,
+    AbortCause, Body, CausalTimestamp, Command, Config, Homes, Message, OnStale, Response, Scheme,
 };
 use solera_time::SiteId;
 
@@ -295,7 +295,7 @@ impl Clients {
 
     /// Notes a request that a computer of clients sends.
     pub(super) fn note_sent(&mut self, node: usize, body: &Message) {
-        let Message::Read(read) = body else { return };
+        let Body::Read(read) = &body.body else { return };
         self.measured.sent += u64::from(self.measuring);
         if let (Sessions::Counting, Some(client)) = (self.workload.sessions, self.asking) {
             self.readers.insert((node, read.number), client);
@@ -304,7 +304,7 @@ impl Clients {
 
     /// Checks an answer by the rule of the paper (§4.3), and counts it.
     pub(super) fn note_answer(&mut self, config: &Config, node: usize, body: &Message) {
-        let Message::ReadAnswer(answer) = body else { return };
+        let Body::ReadAnswer(answer) = &body.body else { return };
         let Some(number) = self.readers.remove(&(node, answer.number)) else { return };
         let client = &self.clients[number];
         let Some((key, _)) = &client.current else { return };

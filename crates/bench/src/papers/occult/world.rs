@@ -19,7 +19,8 @@ use solera_machine::codec::encoded_bytes;
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
-    Config, DEFAULT_SHARDS, Entry, Executed, Homes, Input, Message, Occult, OnStale, Output, Scheme,
+    Body, Config, DEFAULT_SHARDS, Entry, Executed, Homes, Input, Message, Occult, OnStale, Output,
+    Scheme,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -145,18 +146,16 @@ pub(super) struct World {
 }
 
 /// Returns the bytes of a message's stamps and timestamps, and of messages that only carry these.
-fn metadata(body: &Message) -> usize {
-    match body {
-        Message::Read(read) => encoded_bytes(&read.at_least),
-        Message::ReadAnswer(answer) => {
+fn metadata(message: &Message) -> usize {
+    let of_body = match &message.body {
+        Body::Read(read) => encoded_bytes(&read.at_least),
+        Body::ReadAnswer(answer) => {
             encoded_bytes(&answer.dependencies) + encoded_bytes(&answer.shown)
         }
-        Message::Execute(execute) => {
-            encoded_bytes(&execute.timestamp) + encoded_bytes(&execute.reads)
-        }
-        Message::Executed(_, Executed::Committed(_, timestamp)) => encoded_bytes(timestamp),
-        Message::Batch(batch) if batch.entries.is_empty() => encoded_bytes(body),
-        Message::Batch(batch) => {
+        Body::Execute(execute) => encoded_bytes(&execute.timestamp) + encoded_bytes(&execute.reads),
+        Body::Executed(.., Executed::Committed(_, timestamp)) => encoded_bytes(timestamp),
+        Body::Batch(batch) if batch.entries.is_empty() => encoded_bytes(&message.body),
+        Body::Batch(batch) => {
             let of_write = |(_, _, dependencies): &(_, _, _)| encoded_bytes(dependencies);
             let of_entry = |entry: &Entry| {
                 let writes = entry.writes.iter().map(of_write).sum::<usize>();
@@ -165,11 +164,12 @@ fn metadata(body: &Message) -> usize {
             let entries = batch.entries.iter().map(of_entry).sum::<usize>();
             encoded_bytes(&batch.progress) + entries
         }
-        Message::Oldest(..) | Message::Stored(_) | Message::Wanted | Message::Passed(..) => {
-            encoded_bytes(body)
+        Body::Oldest(..) | Body::Stored(_) | Body::Wanted | Body::Passed(..) => {
+            encoded_bytes(&message.body)
         }
         _ => 0,
-    }
+    };
+    encoded_bytes(&message.epoch) + of_body
 }
 
 /// Returns whether a node is a computer of clients.
@@ -349,7 +349,7 @@ impl World {
 
     fn delay(&self, from: usize, to: usize, body: &Message) -> u64 {
         let (from, to) = (self.nodes[from].address, self.nodes[to].address);
-        let slow = matches!(body, Message::Batch(_)) && self.setting.slow.contains(&to);
+        let slow = matches!(body.body, Body::Batch(_)) && self.setting.slow.contains(&to);
         let extra = if slow { self.setting.slow_by.as_nanos() as u64 } else { 0 };
         extra + if from.site == to.site { WITHIN_SITE } else { ONE_WAY }
     }
@@ -423,7 +423,8 @@ impl World {
             match output {
                 Output::Records(_) | Output::Trace(_) | Output::Ask { .. } => {}
                 // Computers of clients own nothing that others could copy.
-                Output::Send { message: Message::Batch(_), .. } if is_gateway(node) => {}
+                Output::Send { message: Message { body: Body::Batch(_), .. }, .. }
+                    if is_gateway(node) => {}
                 Output::Send { to, message } => messages.push((node_of(to), message)),
                 Output::Reply { request: RequestId(number), response, .. } if number < LOADER => {
                     self.clients.answered(number as usize, response, self.now);
