@@ -58,6 +58,16 @@ fn sessions_observe_pc_psi_and_all_sites_converge() {
     assert!(unknown > 0);
 }
 
+/// Seeds that have failed: a worker evaluated timestamps of one that had carried out more moves; a
+/// MOVED answer to an earlier attempt began another one while a later one committed; a home that
+/// was ahead of its wall clock answered with versions that looked stale.
+#[test]
+fn seeds_that_have_failed() {
+    for seed in [400_278, 420_009, 400_476, 420_204] {
+        judge(seed, shape(seed));
+    }
+}
+
 /// A site fails for good. After its shards are taken by force, no transaction stays undecided, and
 /// the remaining sites agree on every key.
 #[test]

@@ -71,11 +71,15 @@ impl Home {
             self.parked.push(ParkedRead { from, read, since });
             return;
         }
-        // Whatever is at or below the clock is shown, or held by an undecided transaction. The
-        // reported stamp binds later assignments.
-        self.advance(context, read.at_least.max(context.clock()));
         let (result, dependencies) =
             context.store.read(shard, &read.key, &read.op, read.own.as_ref());
+        // A compressed timestamp can contain a stamp of another home for this shard. If the clock
+        // stayed below it, the version would look stale until the wall clock has passed it.
+        let named = dependencies.stamp(shard, context.homes);
+        let named = if self.is_too_far_ahead(context, named) { Stamp::ZERO } else { named };
+        // Whatever is at or below the clock is shown, or held by an undecided transaction. The
+        // reported stamp binds later assignments.
+        self.advance(context, read.at_least.max(named).max(context.clock()));
         let shown = self.shown(context.config, shard);
         let answer = ReadAnswer { number: read.number, result, dependencies, shown };
         context.out.send(from, Body::ReadAnswer(answer));
