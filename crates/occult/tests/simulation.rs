@@ -60,10 +60,11 @@ fn sessions_observe_pc_psi_and_all_sites_converge() {
 
 /// Seeds that have failed: a worker evaluated timestamps of one that had carried out more moves; a
 /// MOVED answer to an earlier attempt began another one while a later one committed; a home that
-/// was ahead of its wall clock answered with versions that looked stale.
+/// was ahead of its wall clock answered with versions that looked stale; a written shard moved
+/// between PREPARED and COMMIT.
 #[test]
 fn seeds_that_have_failed() {
-    for seed in [400_278, 420_009, 400_476, 420_204] {
+    for seed in [400_278, 420_009, 400_476, 420_204, 422_007] {
         judge(seed, shape(seed));
     }
 }

@@ -171,7 +171,14 @@ impl Gateway {
         if let Err(shard) = validated {
             return self.abort(context, number, AbortCause::OverwriteSet(shard));
         }
-        if open.transaction.moved(context.homes).is_some() {
+        // The commit timestamp counts the stamp of a written shard to its home, which has assigned it
+        // only if the shard has not moved since.
+        let is_elsewhere = |(home, participant): (&Address, &Participant)| {
+            participant.writes.iter().any(|(key, _)| context.home_of(key).2 != *home)
+        };
+        if open.transaction.moved(context.homes).is_some()
+            || preparing.participants.iter().any(is_elsewhere)
+        {
             return self.abort(context, number, AbortCause::Moved);
         }
         let written: Vec<_> = open
