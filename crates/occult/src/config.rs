@@ -97,8 +97,8 @@ pub enum Rule {
     InOrder,
     /// A session continues with the timestamp of its commit.
     SessionOrder,
-    /// A client gives a transaction of one home up, or begins it at another home, only by the answer
-    /// to its last attempt.
+    /// A client gives a transaction of one home up, or begins it at another home, only by the
+    /// answer to its last attempt.
     LastAttempt,
     /// A restarted home assigns stamps above all that it has assigned or reported before.
     Ceiling,

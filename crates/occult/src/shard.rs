@@ -178,7 +178,7 @@ impl Homes {
     }
 
     /// Returns the former homes of a shard.
-    pub(crate) fn former(&self, shard: ShardId) -> &[FormerHome] {
+    pub fn former(&self, shard: ShardId) -> &[FormerHome] {
         if self.former.is_empty() {
             return &[];
         }

@@ -3,6 +3,7 @@
 //! which write made it.
 
 mod judge;
+mod moves;
 mod plan;
 mod replies;
 
@@ -43,6 +44,8 @@ enum Doing {
     Commit,
     /// Waits for an outcome: of an operation or of a transaction, and how often it has waited.
     Await(Option<Step>, usize),
+    /// Asks for a move of homes.
+    Move,
     /// Covers these writes once this number of workers have answered.
     Barrier(BTreeSet<(Key, u64)>, usize),
     Done,
@@ -56,6 +59,8 @@ struct OccultSession {
     order: usize,
     at: Address,
     past: CausalTimestamp,
+    /// The greatest number of moves of homes that its workers had carried out.
+    epoch: u64,
     /// Writes that its past contains.
     covered: BTreeSet<(Key, u64)>,
     left: usize,
@@ -85,6 +90,8 @@ pub(crate) struct OccultSessions {
     pace: u64,
     scheme: Scheme,
     deletes: bool,
+    /// Number of sites that can be homes, if homes move.
+    movable: Option<usize>,
     /// Number of sites for which barriers wait.
     stored_at: usize,
     verdicts: Verdicts,
@@ -106,6 +113,7 @@ impl OccultSessions {
                     order: 0,
                     at: workers[random.below(workers.len())],
                     past: CausalTimestamp::new(scheme),
+                    epoch: 0,
                     covered: BTreeSet::new(),
                     left: STEPS,
                     doing: Doing::Nothing,
@@ -129,6 +137,7 @@ impl OccultSessions {
             pace: scenario.pace,
             scheme,
             deletes: shape.is_some_and(|shape| shape.deletes),
+            movable: shape.filter(|shape| shape.moves).map(|shape| shape.homes),
             stored_at: scenario.f + 1,
             verdicts: Verdicts::default(),
         }
@@ -174,6 +183,10 @@ impl OccultSessions {
         if !is_up(world, self.sessions[index].at) {
             return self.move_on(world, index);
         }
+        if !self.knows_moves(world, index) {
+            // A server makes the session wait.
+            return self.rest(world, index);
+        }
         self.sessions[index].left -= 1;
         self.sessions[index].on_stale = self.random.weighted(&[
             (80, OnStale::Home),
@@ -185,7 +198,11 @@ impl OccultSessions {
             20..38 => self.update(world, index),
             38..80 => self.begin(world, index),
             80..88 => self.barrier(world, index),
-            88..97 => self.move_on(world, index),
+            88..93 => self.move_on(world, index),
+            93..97 => match self.movable {
+                Some(homes) => self.move_some_homes(world, index, homes),
+                None => self.move_on(world, index),
+            },
             _ => {
                 self.begin_anew(index);
                 self.move_on(world, index);
@@ -293,7 +310,7 @@ impl OccultSessions {
     /// Begins a new session, without any past.
     fn begin_anew(&mut self, index: usize) {
         let session = &mut self.sessions[index];
-        (session.number, session.order) = (self.numbers, 0);
+        (session.number, session.order, session.epoch) = (self.numbers, 0, 0);
         session.past = CausalTimestamp::new(self.scheme);
         session.covered.clear();
         self.numbers += 1;

@@ -26,6 +26,7 @@ fn tries_everything(tally: &Tally) {
         "occult: requests cancelled",
         "occult: unknown outcomes",
         "occult: barriers kept",
+        "occult: moves of homes",
     ] {
         assert!(tally.counted(what) > 5, "{what}: {}", tally.counted(what));
     }

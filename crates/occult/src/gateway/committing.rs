@@ -171,8 +171,8 @@ impl Gateway {
         if let Err(shard) = validated {
             return self.abort(context, number, AbortCause::OverwriteSet(shard));
         }
-        // The commit timestamp counts the stamp of a written shard to its home, which has assigned it
-        // only if the shard has not moved since.
+        // The commit timestamp counts the stamp of a written shard to its home, which has assigned
+        // it only if the shard has not moved since.
         let is_elsewhere = |(home, participant): (&Address, &Participant)| {
             participant.writes.iter().any(|(key, _)| context.home_of(key).2 != *home)
         };

@@ -15,6 +15,7 @@ use solera_occult::{Command, Entry, OnStale, Response};
 use solera_time::SiteId;
 
 use super::OccultSessions;
+use super::moves::{KeyHome, differences};
 use super::plan::{Step, keys, may_be_deleted, name, number_of};
 use crate::world::{SiteState, World};
 
@@ -86,15 +87,16 @@ impl Verdicts {
 
     /// Checks that no other transaction has written a key between its read and the commit of the
     /// transaction that has validated it.
-    fn judge_validated(&self, homes: &BTreeMap<Key, SiteId>) -> Vec<String> {
+    fn judge_validated(&self, homes: &BTreeMap<Key, KeyHome>) -> Vec<String> {
         let mut problems = Vec::new();
         for (place, validated) in &self.validated {
             let transaction = &self.transactions[*place];
             let committed = own_stamps(transaction, &self.stamps, homes);
             for (key, version) in validated.iter().filter(|(key, _)| !may_be_deleted(key)) {
-                let (Some(at), Some(read)) =
-                    (committed.get(&homes[key]), self.stamp(key, *version))
-                else {
+                // Stamps of different homes cannot be compared.
+                let home = Some(homes[key]).filter(|home| home.is_first);
+                let at = home.and_then(|home| committed.get(&home.site));
+                let (Some(at), Some(read)) = (at, self.stamp(key, *version)) else {
                     continue;
                 };
                 let is_between = |write: &(Key, u64)| {
@@ -114,16 +116,10 @@ impl Verdicts {
     }
 
     /// Checks that all sites agree about a key, and that it has what was acknowledged and promised.
-    fn judge_final(
-        &self,
-        key: &Key,
-        homes: &BTreeMap<Key, SiteId>,
-        is_up: impl Fn(SiteId) -> bool,
-    ) -> Vec<String> {
+    fn judge_final(&self, key: &Key, homes: &BTreeMap<Key, KeyHome>) -> Vec<String> {
         let finals = self.finals(key);
-        let home = homes[key];
+        let KeyHome { site: home, is_up: is_home_up, .. } = homes[key];
         let at_home = finals.iter().find(|(site, _)| *site == home.index());
-        let is_home_up = is_up(home);
         let mut problems = Vec::new();
         if let (Some((_, Some(version))), true) = (at_home, is_home_up) {
             if finals.iter().any(|(_, other)| *other != Some(*version)) {
@@ -132,7 +128,7 @@ impl Verdicts {
             let is_lost = |write: &(Key, u64)| self.has(*version, write) == Some(false);
             if !may_be_deleted(key) {
                 // While the decision home is gone, no other home learns that it has committed.
-                let are_homes_up = |key: &Key| is_up(homes[key]);
+                let are_homes_up = |key: &Key| homes[key].is_up;
                 let lost = self.acknowledged(key, are_homes_up).find(is_lost);
                 problems.extend(lost.map(|(_, id)| {
                     format!("{} has {version:?}, but write {id} was acknowledged", name(key))
@@ -205,13 +201,13 @@ fn key_of(operation: &Operation) -> Key {
 fn own_stamps(
     transaction: &Transaction,
     stamps: &BTreeMap<(Key, u64), u64>,
-    homes: &BTreeMap<Key, SiteId>,
+    homes: &BTreeMap<Key, KeyHome>,
 ) -> BTreeMap<SiteId, u64> {
     let writes = transaction.operations.iter().filter_map(|operation| match operation {
         Operation::Write(write) => {
             let key = Key::from(write.key.as_str());
-            let home = *homes.get(&key)?;
-            Some((home, *stamps.get(&(key, write.id))?))
+            let home = homes.get(&key).filter(|home| home.is_first)?;
+            Some((home.site, *stamps.get(&(key, write.id))?))
         }
         Operation::Read(_) => None,
     });
@@ -232,7 +228,7 @@ impl OccultSessions {
     pub(crate) fn left(&self, world: &World) -> Vec<String> {
         let homes = homes(world);
         let mut texts = Vec::new();
-        if !homes.values().all(|home| world.state(home.index()) == SiteState::Up) {
+        if !homes.values().all(|home| home.is_up) {
             return texts;
         }
         for (address, occult) in world.occults() {
@@ -270,9 +266,9 @@ impl OccultSessions {
         let homes = homes(world);
         let mut problems = std::mem::take(&mut self.verdicts.problems);
         problems.extend(self.verdicts.judge_validated(&homes));
-        let is_up = |site: SiteId| world.state(site.index()) == SiteState::Up;
+        problems.extend(differences(world));
         for key in homes.keys() {
-            problems.extend(self.verdicts.judge_final(key, &homes, is_up));
+            problems.extend(self.verdicts.judge_final(key, &homes));
         }
         let history = self.verdicts.history(self.numbers);
         // For a person who looks into a seed.
@@ -285,8 +281,6 @@ impl OccultSessions {
 }
 
 /// Returns the home of each key.
-fn homes(world: &World) -> BTreeMap<Key, SiteId> {
-    let Some((_, occult)) = world.occults().next() else { return BTreeMap::new() };
-    let home = |key: &Key| occult.homes().home(occult.config().shard_of(key));
-    keys().map(|key| (key.clone(), home(&key))).collect()
+fn homes(world: &World) -> BTreeMap<Key, KeyHome> {
+    keys().filter_map(|key| Some((key.clone(), KeyHome::of(world, &key)?))).collect()
 }

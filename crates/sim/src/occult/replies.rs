@@ -27,6 +27,8 @@ impl OccultSessions {
         let session = &mut self.sessions[index];
         session.waiting_for.retain(|(_, other)| *other != request);
         session.impatient_at = None;
+        self.note_moves(world, index);
+        let session = &mut self.sessions[index];
         let doing = std::mem::replace(&mut session.doing, Doing::Nothing);
         match (doing, response) {
             (Doing::Begin, Response::Begun(transaction)) => self.pause(world, index, transaction),
@@ -58,6 +60,11 @@ impl OccultSessions {
             (Doing::Barrier(covered, left), Response::Stored(sites)) => {
                 self.on_stored(world, index, (covered, left), sites);
             }
+            (Doing::Move, Response::Moving) => {
+                world.tally.count("occult: moves of homes");
+                self.rest(world, index);
+            }
+            (Doing::Move, Response::NotMoved(_)) => self.rest(world, index),
             (Doing::Await(..), Response::NoSuchTransaction) => {
                 self.end(world, index, Outcome::Unknown);
             }

@@ -26,6 +26,8 @@ pub(crate) struct OccultShape {
     pub(crate) timing: Timing,
     /// Whether sessions delete keys.
     pub(crate) deletes: bool,
+    /// Whether operators move homes.
+    pub(crate) moves: bool,
     /// The rule that is taken out.
     pub(crate) without: Without<Rule>,
 }
@@ -34,8 +36,8 @@ pub(crate) struct OccultShape {
 pub(crate) const AT_ONE_SITE: &str = "oh";
 
 impl OccultShape {
-    /// Draws how workers run Occult. Homes do not move here, so only sites that nobody removes are
-    /// homes; they get the lowest numbers.
+    /// Draws how workers run Occult. Only sites that nobody removes are homes, because the removal
+    /// of a home may lose writes; they get the lowest numbers.
     pub(crate) fn draw(scenario: &mut Scenario) -> OccultShape {
         let mut random = Random::new(scenario.seed.wrapping_mul(39_916_801).wrapping_add(13));
         let homes = number_homes_first(scenario);
@@ -70,6 +72,7 @@ impl OccultShape {
             scheme: schemes[random.below(schemes.len())],
             timing: Timing { stale, ..timing },
             deletes: random.chance(30),
+            moves: random.chance(40),
             without: Without::default(),
         }
     }

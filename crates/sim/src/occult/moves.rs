@@ -1,0 +1,69 @@
+//! Operators who move homes while sessions use them.
+
+use std::collections::BTreeSet;
+
+use solera_data::Key;
+use solera_occult::{Command, Move, ShardId};
+use solera_time::SiteId;
+
+use super::{Doing, OccultSessions};
+use crate::world::{SiteState, World};
+
+impl OccultSessions {
+    /// Asks the session's worker to move the homes of some shards.
+    pub(super) fn move_some_homes(&mut self, world: &mut World, index: usize, homes: usize) {
+        let at = self.sessions[index].at;
+        let shards = world.occults().next().map_or(1, |(_, occult)| occult.config().shards);
+        let first = self.random.below(usize::from(shards)) as u16;
+        let last = (first + self.random.below(3) as u16).min(shards - 1);
+        let to = vec![SiteId(self.random.below(homes) as u8)];
+        let shards = vec![(ShardId(first), ShardId(last))];
+        let next = Move { shards, from: None, to, forced: false };
+        self.ask(world, index, Doing::Move, vec![(at, Command::Move(next))]);
+    }
+
+    /// Returns whether the session's worker has carried out all moves that the session has seen.
+    pub(super) fn knows_moves(&self, world: &World, index: usize) -> bool {
+        let session = &self.sessions[index];
+        epoch_of(world, session.at).is_none_or(|epoch| epoch >= session.epoch)
+    }
+
+    /// Notes the number of moves that the session's worker has carried out.
+    pub(super) fn note_moves(&mut self, world: &World, index: usize) {
+        let session = &mut self.sessions[index];
+        session.epoch = epoch_of(world, session.at).unwrap_or(0).max(session.epoch);
+    }
+}
+
+fn epoch_of(world: &World, worker: solera_machine::Address) -> Option<u64> {
+    world.occults().find(|(at, _)| *at == worker).map(|(_, occult)| occult.homes().epoch())
+}
+
+/// What is known about the homes of a key at the end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyHome {
+    /// The home.
+    pub(super) site: SiteId,
+    /// Whether it was the home from the beginning.
+    pub(super) is_first: bool,
+    /// Whether it is up, and so are all former homes, which may have decided transactions.
+    pub(super) is_up: bool,
+}
+
+impl KeyHome {
+    pub(super) fn of(world: &World, key: &Key) -> Option<KeyHome> {
+        let (_, occult) = world.occults().next()?;
+        let (shard, homes) = (occult.config().shard_of(key), occult.homes());
+        let former: BTreeSet<SiteId> = homes.former(shard).iter().map(|it| it.site).collect();
+        let site = homes.home(shard);
+        let is_up = |site: &SiteId| world.state(site.index()) == SiteState::Up;
+        let is_up = is_up(&site) && former.iter().all(is_up);
+        Some(KeyHome { site, is_first: former.is_empty(), is_up })
+    }
+}
+
+/// Returns a problem if workers have carried out different moves.
+pub(super) fn differences(world: &World) -> Option<String> {
+    let epochs: BTreeSet<u64> = world.occults().map(|(_, it)| it.homes().epoch()).collect();
+    (epochs.len() > 1).then(|| format!("workers have carried out different moves: {epochs:?}"))
+}
