@@ -34,7 +34,8 @@ fn tries_everything(tally: &Tally) {
 
 #[test]
 fn plain_worlds_run_it() {
-    tries_everything(&tally(Scenario::from_seed, 81_000..81_008));
+    // The last seed's network is so slow that each answer once came after another attempt.
+    tries_everything(&tally(Scenario::from_seed, (81_000..81_008).chain([520_133])));
 }
 
 #[test]

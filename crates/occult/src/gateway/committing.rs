@@ -61,8 +61,13 @@ pub(super) struct Executing {
     pub(super) since: Monotonic,
     /// Time when EXECUTE is sent next.
     next: Monotonic,
+    /// Number of attempts since the last answer that counted.
+    unanswered: u32,
     locked: u32,
 }
+
+/// How often the wait for the answer to an attempt doubles at most.
+const MOST_DOUBLINGS: u32 = 3;
 
 impl Gateway {
     /// Checks that the versions that a transaction has read are pairwise consistent.
@@ -341,8 +346,16 @@ impl Gateway {
         };
         let since = context.now.monotonic;
         let request = Some(request);
-        let executing =
-            Executing { request, abandoned: false, home, execute, since, next: since, locked: 0 };
+        let executing = Executing {
+            request,
+            abandoned: false,
+            home,
+            execute,
+            since,
+            next: since,
+            unanswered: 0,
+            locked: 0,
+        };
         self.wait(number, Stage::Executing(executing));
         self.send_execute(context, number);
     }
@@ -351,7 +364,11 @@ impl Gateway {
         let oldest = self.oldest();
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Executing(executing) = &mut open.stage else { return };
-        executing.next = context.retry_at();
+        // Only the answer to the last attempt counts. Each wait is longer, so that one of them is
+        // longer than the way to the home and back.
+        let wait = context.config.timing.retry * (1 << executing.unanswered.min(MOST_DOUBLINGS));
+        executing.next = context.now.monotonic.after(wait);
+        executing.unanswered += 1;
         executing.execute.attempt += 1;
         executing.execute.oldest = oldest;
         let (to, execute) = (executing.home, executing.execute.clone());
@@ -373,6 +390,7 @@ impl Gateway {
         if !executed.is_final() && !is_last && context.config.has(Rule::LastAttempt) {
             return;
         }
+        executing.unanswered = 0;
         let (request, abandoned) = (executing.request, executing.abandoned);
         let reply = match executed {
             Executed::Committed(outcomes, past) => {

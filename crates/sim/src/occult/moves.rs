@@ -46,7 +46,8 @@ pub(super) struct KeyHome {
     pub(super) site: SiteId,
     /// Whether it was the home from the beginning.
     pub(super) is_first: bool,
-    /// Whether it is up, and so are all former homes, which may have decided transactions.
+    /// Whether it is up and has all data. The data of a shard that moves waits for transactions,
+    /// which any home may decide; so all homes must be up then.
     pub(super) is_up: bool,
 }
 
@@ -54,11 +55,16 @@ impl KeyHome {
     pub(super) fn of(world: &World, key: &Key) -> Option<KeyHome> {
         let (_, occult) = world.occults().next()?;
         let (shard, homes) = (occult.config().shard_of(key), occult.homes());
-        let former: BTreeSet<SiteId> = homes.former(shard).iter().map(|it| it.site).collect();
-        let site = homes.home(shard);
-        let is_up = |site: &SiteId| world.state(site.index()) == SiteState::Up;
-        let is_up = is_up(&site) && former.iter().all(is_up);
-        Some(KeyHome { site, is_first: former.is_empty(), is_up })
+        let (site, is_first) = (homes.home(shard), homes.former(shard).is_empty());
+        let is_up = |site: SiteId| world.state(site.index()) == SiteState::Up;
+        let is_up = match is_first {
+            true => is_up(site),
+            false => ShardId::all(homes.shards()).all(|shard| {
+                let mut former = homes.former(shard).iter();
+                is_up(homes.home(shard)) && former.all(|former| is_up(former.site))
+            }),
+        };
+        Some(KeyHome { site, is_first, is_up })
     }
 }
 
