@@ -8,7 +8,7 @@ use solera_data::{Effect, Key};
 use solera_machine::{Address, PartitionId, Topology, Without};
 use solera_time::SiteId;
 
-use crate::shard::ShardId;
+use crate::shard::{Homes, ShardId};
 use crate::timestamp::Scheme;
 
 /// What a read does first when the local replica is not recent enough.
@@ -104,6 +104,16 @@ pub enum Rule {
     Ceiling,
     /// A dependency is forgotten only when no open transaction has read an older copy.
     UnreadBeforeForgotten,
+    /// A deleted key keeps its timestamp until every replica has passed it.
+    Removals,
+    /// A worker handles no message of a worker that has carried out more moves.
+    Epochs,
+    /// The stamp of a shard counts what its former homes have assigned.
+    FormerHomes,
+    /// A commit aborts if a written shard's home is not the participant that has prepared it.
+    ParticipantsAreHomes,
+    /// A barrier waits until other sites store the writes.
+    StoredElsewhere,
 }
 
 /// Configuration of a worker.
@@ -161,6 +171,12 @@ impl Config {
     /// Returns whether a rule is in force.
     pub(crate) fn has(&self, rule: Rule) -> bool {
         self.without.keeps(rule)
+    }
+
+    /// Returns the homes of shards that have never moved.
+    pub(crate) fn first_homes(&self) -> Homes {
+        let homes = Homes::new(self.shards, |shard| self.first_home(shard));
+        if self.has(Rule::FormerHomes) { homes } else { homes.without_former_stamps() }
     }
 
     /// Returns the first home of a shard.

@@ -18,7 +18,7 @@ pub use self::checkpoint::Checkpoint;
 use self::moving::Moving;
 use self::upkeep::Upkeep;
 use crate::command::{Command, Response};
-use crate::config::Config;
+use crate::config::{Config, Rule};
 use crate::gateway::{self, Gateway};
 use crate::home::{self, Home};
 use crate::message::{Answer, Body, Event, Input, Message, Output, Question, Read, TransactionId};
@@ -65,7 +65,7 @@ impl Occult {
 
     /// Creates a machine whose process has not started.
     pub(crate) fn empty(config: Config, members: &Members) -> Occult {
-        let homes = Homes::new(config.shards, |shard| config.first_home(shard));
+        let homes = config.first_homes();
         let mut worker = Occult {
             store: Store::new(config.scheme),
             home: Home::new(config.incarnation),
@@ -410,7 +410,8 @@ impl Machine for Occult {
                     return;
                 }
                 let is_table = matches!(message.body, Body::Table(_) | Body::TableRequest);
-                if message.epoch > self.homes.epoch() && !is_table {
+                let is_ahead = message.epoch > self.homes.epoch();
+                if is_ahead && !is_table && self.config.has(Rule::Epochs) {
                     // Its sender sends it again, or goes on without it.
                     self.out.rare(rare::DROPPED_AHEAD);
                     self.out.send(from, Body::TableRequest);

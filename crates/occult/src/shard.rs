@@ -115,6 +115,8 @@ pub struct Homes {
     safe: BTreeMap<SiteId, Stamp>,
     /// The shards that were taken by force, and of which it is not known yet what is lost.
     undecided: BTreeSet<ShardId>,
+    /// Whether the stamps that former homes have assigned do not count: a fault, for tests.
+    without_former_stamps: bool,
 }
 
 impl Homes {
@@ -129,9 +131,15 @@ impl Homes {
             former: BTreeMap::new(),
             safe: BTreeMap::new(),
             undecided: BTreeSet::new(),
+            without_former_stamps: false,
         };
         homes.find_sites();
         homes
+    }
+
+    /// Leaves the stamps that former homes have assigned out of account, for a test.
+    pub(crate) fn without_former_stamps(self) -> Homes {
+        Homes { without_former_stamps: true, ..self }
     }
 
     fn find_sites(&mut self) {
@@ -183,6 +191,11 @@ impl Homes {
             return &[];
         }
         self.former.get(&shard).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the former homes of a shard, whose stamps count for the shard's stamp.
+    pub(crate) fn former_stamps(&self, shard: ShardId) -> &[FormerHome] {
+        if self.without_former_stamps { &[] } else { self.former(shard) }
     }
 
     /// Carries out the next move. Returns the shards whose home has changed, and each one's former

@@ -23,8 +23,9 @@ struct Hidden {
     dependencies: Dependencies,
 }
 
-/// Function that removes from a timestamp what no reader can miss any more.
-pub(crate) type Forget<'a> = &'a dyn Fn(&mut CausalTimestamp);
+/// Function that removes from a timestamp what no reader can miss any more. It also gets whether
+/// the key is deleted.
+pub(crate) type Forget<'a> = &'a dyn Fn(&mut CausalTimestamp, bool);
 
 /// The keys of a worker's shards. A deleted key keeps its version for as long as readers depend on
 /// the deletion.
@@ -385,8 +386,9 @@ impl Store {
     fn forget(&mut self, shard: ShardId, key: &Key, forget: Forget<'_>) {
         let Some(version) = self.version(shard, key) else { return };
         let mut timestamp = version.dependencies.timestamp(self.scheme);
-        forget(&mut timestamp);
-        let is_gone = timestamp.is_empty() && version.state.is_empty();
+        let is_deleted = version.state.is_empty();
+        forget(&mut timestamp, is_deleted);
+        let is_gone = timestamp.is_empty() && is_deleted;
         let dependencies = Dependencies::of(&timestamp);
         if dependencies != version.dependencies {
             self.change(shard, key, |version| version.dependencies = dependencies);

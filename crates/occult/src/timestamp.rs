@@ -117,7 +117,7 @@ impl CausalTimestamp {
                 let home = catch_all(homes.home(shard));
                 // A former home assigned no stamp of this shard above `last`, although it may have
                 // assigned greater stamps to other shards since.
-                let former = homes.former(shard).iter().filter_map(|former| {
+                let former = homes.former_stamps(shard).iter().filter_map(|former| {
                     let catch_all = catch_all(former.site)?;
                     Some(former.last.map_or(catch_all, |last| catch_all.min(last)))
                 });

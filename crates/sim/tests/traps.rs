@@ -511,3 +511,10 @@ fn sessions_of_occult_keep_their_past() {
 fn dependencies_are_forgotten_when_no_transaction_has_read_an_older_copy() {
     without_of_occult(solera_occult::Rule::UnreadBeforeForgotten, with_occult);
 }
+
+/// A barrier that counts its own site only promises writes that are lost with it. Few seeds lose
+/// them, so the search begins near one.
+#[test]
+fn barriers_of_occult_wait_for_other_sites() {
+    without_of_occult(solera_occult::Rule::StoredElsewhere, |seed| with_occult(seed + 220));
+}

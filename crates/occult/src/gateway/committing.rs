@@ -180,6 +180,7 @@ impl Gateway {
         // it only if the shard has not moved since.
         let is_elsewhere = |(home, participant): (&Address, &Participant)| {
             participant.writes.iter().any(|(key, _)| context.home_of(key).2 != *home)
+                && context.config.has(Rule::ParticipantsAreHomes)
         };
         if open.transaction.moved(context.homes).is_some()
             || preparing.participants.iter().any(is_elsewhere)

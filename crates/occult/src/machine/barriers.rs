@@ -5,6 +5,7 @@ use solera_time::{Monotonic, SiteId};
 
 use super::Occult;
 use crate::command::Response;
+use crate::config::Rule;
 use crate::message::StoredAt;
 use crate::shard::Stamp;
 use crate::timestamp::CausalTimestamp;
@@ -25,6 +26,9 @@ impl Occult {
     /// which a session depends. The site of a home counts.
     pub fn stored_sites(&self, past: &CausalTimestamp) -> usize {
         let mut least = self.others.len() + 1;
+        if !self.config.has(Rule::StoredElsewhere) {
+            return least;
+        }
         for (home, stored) in self.progress_of_homes() {
             let needed = match self.homes.epoch() {
                 0 => past.greatest(home.site),

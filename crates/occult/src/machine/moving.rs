@@ -182,8 +182,7 @@ impl Occult {
     pub(crate) fn apply_table(&mut self, now: Now, table: &Table) {
         if !self.moving.known {
             self.config.founders = usize::from(table.founders);
-            self.homes =
-                crate::shard::Homes::new(self.config.shards, |shard| self.config.first_home(shard));
+            self.homes = self.config.first_homes();
             self.moving.known = true;
         }
         for next in table.moves.iter().skip(self.moving.moves.len()) {

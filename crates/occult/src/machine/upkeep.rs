@@ -11,6 +11,8 @@ use crate::config::Rule;
 use crate::message::{Body, StoredAt};
 use crate::passed::{NO_LIMIT, Passing};
 use crate::shard::Stamp;
+use crate::store::Forget;
+use crate::timestamp::CausalTimestamp;
 
 /// Interval of ticks while something waits.
 const TICK: Duration = Duration::from_millis(1);
@@ -105,8 +107,14 @@ impl Occult {
             self.out.send(Address { worker, ..me }, message);
         }
         self.passed.note(me.worker, report);
-        let (passed, homes) = (&self.passed, &self.homes);
-        self.store.sweep(SWEEP_KEYS, &|timestamp| passed.forget(timestamp, homes));
+        let (passed, homes, config) = (&self.passed, &self.homes, &self.config);
+        let forget: Forget<'_> = &|timestamp, is_deleted| match is_deleted {
+            true if !config.has(Rule::Removals) => {
+                *timestamp = CausalTimestamp::new(config.scheme);
+            }
+            _ => passed.forget(timestamp, homes),
+        };
+        self.store.sweep(SWEEP_KEYS, forget);
     }
 
     /// Returns what this worker knows about the stamps of each site, and confirms what no
