@@ -116,6 +116,17 @@ pub enum Rule {
     StoredElsewhere,
 }
 
+/// What a transaction locks at its homes while it commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockScope {
+    /// The keys that it writes (Occult §6.2).
+    #[default]
+    Keys,
+    /// The shards that it writes (List. 2 l. 14–24), which makes more transactions fail: a baseline
+    /// of the experiments.
+    Shards,
+}
+
 /// Configuration of a worker.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -138,6 +149,8 @@ pub struct Config {
     /// Generation of its site to which the worker belongs. In any generation but the first, the
     /// worker gets its data from other sites.
     pub generation: u32,
+    /// What a transaction locks at its homes.
+    pub locks: LockScope,
     /// Whether to emit records.
     pub journal: bool,
     /// Whether to emit an event for each write that a home shows, for checkers of histories.
@@ -162,6 +175,7 @@ impl Config {
             incarnation: 1,
             generation: 0,
             journal: true,
+            locks: LockScope::Keys,
             trace: false,
             timing: Timing::default(),
             without: Without::default(),

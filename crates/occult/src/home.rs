@@ -16,7 +16,7 @@ use solera_time::{Monotonic, SiteId};
 
 use self::reading::ParkedRead;
 use self::streaming::Streams;
-use crate::config::{Config, Rule};
+use crate::config::{Config, LockScope, Rule};
 use crate::message::{
     Body, ClientId, Commit, DecidedCommit, Entry, Event, Executed, Prepare, TransactionId,
 };
@@ -257,7 +257,7 @@ impl Home {
         context.out.send(from, body);
     }
 
-    /// Returns a key that another transaction has locked.
+    /// Returns a key that another transaction has locked, itself or its shard.
     fn locked<'k>(
         &self,
         context: &Context<'_>,
@@ -267,7 +267,15 @@ impl Home {
         if !context.config.has(Rule::Locks) {
             return None;
         }
-        keys.find(|key| self.locks.get(*key).is_some_and(|holder| *holder != tid)).cloned()
+        let is_locked = |key: &&Key| match context.config.locks {
+            LockScope::Keys => self.locks.get(*key).is_some_and(|holder| *holder != tid),
+            LockScope::Shards => {
+                let shard = context.config.shard_of(key);
+                let mut holders = self.assigned.get(&shard).into_iter().flatten();
+                holders.any(|(_, holder)| *holder != tid)
+            }
+        };
+        keys.find(is_locked).cloned()
     }
 
     fn prepare(&mut self, context: &mut Context<'_>, request: Prepare) {

@@ -46,7 +46,7 @@ mod version;
 
 pub use client::{Freshness, PreparedAt, Transaction};
 pub use command::{AbortCause, Command, OnStale, ReadCounts, Response, Unknown};
-pub use config::{Config, Rule, StaleReads, Timing};
+pub use config::{Config, LockScope, Rule, StaleReads, Timing};
 pub use machine::moving::ranges;
 pub use machine::{Checkpoint, Occult};
 pub use message::{

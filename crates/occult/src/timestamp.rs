@@ -26,6 +26,9 @@ pub enum Scheme {
     /// As [`Scheme::Temporal`], with this many entries for each site that is the home of some
     /// shard.
     PerSite(u16),
+    /// No entries, so that no read is called stale and no transaction fails its validation: not
+    /// Occult but eventual consistency, the baseline of the experiments (§8.1).
+    None,
 }
 
 /// A causal timestamp: for each shard, the stamp of the last write in it that its owner depends on
@@ -43,6 +46,7 @@ enum Entries {
     /// One group for each site with stamps, in order. If the scheme does not distinguish sites, one
     /// group without a site.
     Recent(Vec<(Option<SiteId>, Recent)>),
+    None,
 }
 
 impl CausalTimestamp {
@@ -61,6 +65,7 @@ impl CausalTimestamp {
                 assert!(entries > 0, "a timestamp has entries");
                 Entries::Recent(Vec::new())
             }
+            Scheme::None => Entries::None,
         };
         CausalTimestamp { scheme, entries }
     }
@@ -76,6 +81,7 @@ impl CausalTimestamp {
             Entries::Exact(stamps) => stamps.is_empty(),
             Entries::Structural(stamps) => stamps.iter().all(|stamp| *stamp == Stamp::ZERO),
             Entries::Recent(groups) => groups.is_empty(),
+            Entries::None => true,
         }
     }
 
@@ -83,7 +89,7 @@ impl CausalTimestamp {
     pub fn is_within(&self, shards: u16) -> bool {
         match &self.entries {
             Entries::Exact(stamps) => stamps.keys().all(|shard| shard.0 < shards),
-            Entries::Structural(_) => true,
+            Entries::Structural(_) | Entries::None => true,
             Entries::Recent(groups) => groups
                 .iter()
                 .flat_map(|(_, recent)| recent.explicit())
@@ -94,7 +100,7 @@ impl CausalTimestamp {
     /// Returns whether all sites with entries exist in a cluster with this number of sites.
     pub fn is_within_sites(&self, sites: usize) -> bool {
         match &self.entries {
-            Entries::Exact(_) | Entries::Structural(_) => true,
+            Entries::Exact(_) | Entries::Structural(_) | Entries::None => true,
             Entries::Recent(groups) => {
                 groups.iter().filter_map(|(site, _)| *site).all(|site| site.index() < sites)
             }
@@ -123,6 +129,7 @@ impl CausalTimestamp {
                 });
                 own.into_iter().chain(home).chain(former).max().unwrap_or_default()
             }
+            Entries::None => Stamp::ZERO,
         }
     }
 
@@ -136,6 +143,7 @@ impl CausalTimestamp {
                 let of_home = groups.iter().filter(|(site, _)| *site == self.group_of(home));
                 of_home.map(|(_, recent)| recent.greatest()).max()
             }
+            Entries::None => None,
         }
         .unwrap_or_default()
     }
@@ -160,6 +168,7 @@ impl CausalTimestamp {
                 group_mut(groups, group).raise(shard, stamp, usize::from(most));
             }
             (Entries::Recent(_), _) => unreachable!("only these schemes have groups"),
+            (Entries::None, _) => {}
         }
     }
 
@@ -167,6 +176,7 @@ impl CausalTimestamp {
     /// different schemes, for example after a change of the configuration.
     pub fn merge(&mut self, other: &CausalTimestamp, homes: &Homes) {
         match (&mut self.entries, &other.entries) {
+            (Entries::None, _) | (_, Entries::None) => {}
             (Entries::Exact(stamps), Entries::Exact(others)) => {
                 for (shard, stamp) in others {
                     let entry = stamps.entry(*shard).or_default();
@@ -243,6 +253,7 @@ impl CausalTimestamp {
                 }
                 groups.retain(|(_, recent)| !recent.is_empty());
             }
+            Entries::None => {}
         }
     }
 

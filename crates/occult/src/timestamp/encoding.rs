@@ -52,6 +52,7 @@ impl CausalTimestamp {
             Scheme::Structural(entries) => (1, entries),
             Scheme::Temporal(entries) => (2, entries),
             Scheme::PerSite(entries) => (3, entries),
+            Scheme::None => (4, 0),
         };
         bytes.push(scheme);
         match &self.entries {
@@ -79,6 +80,7 @@ impl CausalTimestamp {
                     encode_group(recent, bytes);
                 }
             }
+            Entries::None => {}
         }
     }
 
@@ -120,8 +122,10 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn timestamp(&mut self) -> Result<CausalTimestamp, Unreadable> {
         let scheme = self.byte()?;
-        if scheme == 0 {
-            return self.exact();
+        match scheme {
+            0 => return self.exact(),
+            4 => return Ok(CausalTimestamp::new(Scheme::None)),
+            _ => {}
         }
         let entries = u16::try_from(self.number()?).unwrap_or(0);
         if entries == 0 {

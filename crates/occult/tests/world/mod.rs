@@ -14,8 +14,8 @@ use solera_data::Key;
 use solera_machine::{Address, AskId, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
-    Answer, Command, Config, Event, Homes, Input, Move, Occult, Output, Question, Recovery,
-    Response, Rule, Scheme, ShardId, StaleReads, Timing,
+    Answer, Command, Config, Event, Homes, Input, LockScope, Move, Occult, Output, Question,
+    Recovery, Response, Rule, Scheme, ShardId, StaleReads, Timing,
 };
 use solera_random::Random;
 use solera_time::{Monotonic, Physical, SiteId};
@@ -51,6 +51,7 @@ pub(crate) struct Shape {
     pub(crate) forced: bool,
     /// Whether keys are deleted. The order of a key's versions is then known from answers only.
     pub(crate) deletes: bool,
+    pub(crate) locks: LockScope,
     pub(crate) without: Option<Rule>,
 }
 
@@ -162,6 +163,7 @@ impl World {
             let config = Config {
                 scheme: shape.scheme,
                 timing,
+                locks: shape.locks,
                 without: shape.without.into(),
                 trace: true,
                 ..Config::new(address, topology.clone(), SHARDS)
