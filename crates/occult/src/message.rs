@@ -194,9 +194,9 @@ pub struct Table {
     pub founders: u8,
     /// All moves, in order.
     pub moves: Vec<Move>,
-    /// For shards that have moved: the former home, and the greatest stamp of its writes that are
-    /// not lost.
-    pub lasts: Vec<(ShardId, SiteId, Stamp)>,
+    /// For shards that have moved: the number of the move from a former home, and the greatest
+    /// stamp of this home's writes that are not lost.
+    pub lasts: Vec<(ShardId, u64, Stamp)>,
 }
 
 /// A request of a shard's new home to a copy of the shard.

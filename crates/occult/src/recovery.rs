@@ -66,7 +66,7 @@ impl Occult {
             Record::Copies(from, copies) => {
                 self.replica.take_copies(&self.config, &mut self.store, from, copies);
             }
-            Record::Table(table) => self.apply_table(now, &table),
+            Record::Table(table) => drop(self.apply_table(now, &table)),
             Record::Handover(handover) => self.apply_handover(&handover),
             Record::Took { shard, number, last } => self.took(now, shard, number, last),
             record => self.with_home(now, |home, context| home.recover(context, record)),

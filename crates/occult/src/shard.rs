@@ -90,6 +90,8 @@ pub(crate) struct HomeChange {
 pub struct FormerHome {
     /// The site.
     pub site: SiteId,
+    /// Number of the last move of the shard from there.
+    pub number: u64,
     /// The greatest stamp of the shard's writes there that are not lost; `None` while unknown.
     pub last: Option<Stamp>,
     /// Whether later writes may have been lost.
@@ -220,7 +222,8 @@ impl Homes {
             self.changes.entry(shard).or_default().push(change);
             let former = self.former.entry(shard).or_default();
             former.retain(|known| known.site != from);
-            former.push(FormerHome { site: from, last: None, forced: next.forced });
+            let (number, forced) = (self.epoch, next.forced);
+            former.push(FormerHome { site: from, number, last: None, forced });
             changed.push((shard, from));
         }
         changed.iter().for_each(|(shard, _)| self.note_undecided(*shard));
@@ -244,18 +247,30 @@ impl Homes {
         }
     }
 
-    /// Notes the greatest stamp of a shard's writes that its new home has taken over from the
-    /// former one.
-    pub fn note_last(&mut self, shard: ShardId, from: SiteId, last: Stamp) {
-        let former = self.former.get_mut(&shard).into_iter().flatten();
-        for known in former.filter(|known| known.site == from) {
-            known.last = Some(last);
-            if known.forced {
-                let safe = self.safe.entry(from).or_insert(last);
-                *safe = last.min(*safe);
-            }
+    /// Notes the greatest stamp of a shard's writes that its new home has taken over in a move. A
+    /// move from a home that has become one again, and has handed the shard over once more, does
+    /// not count any more. Returns whether that is new.
+    pub fn note_last(&mut self, shard: ShardId, number: u64, last: Stamp) -> bool {
+        let mut former = self.former.get_mut(&shard).into_iter().flatten();
+        let Some(known) = former.find(|known| known.number == number) else { return false };
+        if known.last >= Some(last) {
+            return false;
+        }
+        known.last = Some(last);
+        if known.forced {
+            let safe = self.safe.entry(known.site).or_insert(last);
+            *safe = last.min(*safe);
         }
         self.note_undecided(shard);
+        true
+    }
+
+    /// Returns, for shards that have moved: the number of the move from a former home, and the
+    /// greatest stamp of this home's writes that are not lost.
+    pub(crate) fn lasts(&self) -> impl Iterator<Item = (ShardId, u64, Stamp)> {
+        self.former.iter().flat_map(|(shard, former)| {
+            former.iter().filter_map(|former| Some((*shard, former.number, former.last?)))
+        })
     }
 
     /// Returns the stamp of a site's homes up to which no write is lost; `None` if no home of the

@@ -73,9 +73,8 @@ impl Config {
 
     fn is_table(&self, table: &Table) -> bool {
         let sites = self.topology.sites();
-        let is_last = |(shard, from, last): &(ShardId, SiteId, Stamp)| {
-            shard.0 < self.shards && from.index() < sites && is_stamp(*last)
-        };
+        let is_last =
+            |(shard, _, last): &(ShardId, u64, Stamp)| shard.0 < self.shards && is_stamp(*last);
         (1..=sites).contains(&usize::from(table.founders))
             && table.moves.iter().all(|next| next.is_within(self.shards, sites))
             && table.lasts.iter().all(is_last)

@@ -21,12 +21,18 @@ const SCHEMES: [Scheme; 9] = [
 struct Shards {
     homes: Homes,
     last: Vec<Stamp>,
+    /// All moves: shard, number and the last stamp before it.
+    moves: Vec<(ShardId, u64, Stamp)>,
 }
 
 impl Shards {
     fn new() -> Shards {
         let home = |shard: ShardId| SiteId((shard.0 % 3) as u8);
-        Shards { homes: Homes::new(SHARDS, home), last: vec![Stamp::ZERO; usize::from(SHARDS)] }
+        Shards {
+            homes: Homes::new(SHARDS, home),
+            last: vec![Stamp::ZERO; usize::from(SHARDS)],
+            moves: Vec::new(),
+        }
     }
 
     /// Assigns the next stamp to a write in some shard. The stamps of sites differ by their clocks.
@@ -42,12 +48,14 @@ impl Shards {
     fn move_one(&mut self, random: &mut Random) {
         let shard = ShardId(random.index(usize::from(SHARDS)) as u16);
         let to = SiteId(random.index(3) as u8);
-        let from = self.homes.home(shard);
         let next = Move { shards: vec![(shard, shard)], from: None, to: vec![to], forced: false };
         self.homes.carry_out(&next);
-        // Not every worker learns the last stamp at once.
+        // A worker learns last stamps late, in any order and repeatedly, also those of homes that
+        // have become homes again meanwhile.
+        self.moves.push((shard, self.homes.epoch(), self.last[usize::from(shard.0)]));
         if random.one_in(2) {
-            self.homes.note_last(shard, from, self.last[usize::from(shard.0)]);
+            let (shard, number, last) = self.moves[random.index(self.moves.len())];
+            self.homes.note_last(shard, number, last);
         }
     }
 }

@@ -61,8 +61,6 @@ struct Proposal {
 pub(super) struct Moving {
     /// All moves that are carried out.
     moves: Vec<Move>,
-    /// For shards that have moved: the former home, and the last stamp that is not lost.
-    lasts: BTreeMap<(ShardId, SiteId), Stamp>,
     /// Whether the worker knows the table. A worker of a site that joins has to learn it.
     known: bool,
     /// By shard and number of the move.
@@ -113,11 +111,10 @@ impl Occult {
 
     /// Returns the table of homes.
     pub(super) fn table(&self) -> Table {
-        let lasts = self.moving.lasts.iter();
         Table {
             founders: self.config.founders as u8,
             moves: self.moving.moves.clone(),
-            lasts: lasts.map(|((shard, from), last)| (*shard, *from, *last)).collect(),
+            lasts: self.homes.lasts().collect(),
         }
     }
 
@@ -168,18 +165,17 @@ impl Occult {
     /// Learns moves from a table.
     pub(super) fn learn(&mut self, now: Now, table: Table) {
         let is_newer = table.moves.len() > self.moving.moves.len() || !self.moving.known;
-        let lasts = self.moving.lasts.len();
         if is_newer {
             self.record(Record::Table(Box::new(table.clone())));
         }
-        self.apply_table(now, &table);
-        if is_newer || self.moving.lasts.len() > lasts {
+        if self.apply_table(now, &table) || is_newer {
             self.moving.announcements = 3;
         }
     }
 
-    /// Carries out the moves of a table that are new here.
-    pub(crate) fn apply_table(&mut self, now: Now, table: &Table) {
+    /// Carries out the moves of a table that are new here. Returns whether what is lost, or is not,
+    /// is new here.
+    pub(crate) fn apply_table(&mut self, now: Now, table: &Table) -> bool {
         if !self.moving.known {
             self.config.founders = usize::from(table.founders);
             self.homes = self.config.first_homes();
@@ -188,15 +184,11 @@ impl Occult {
         for next in table.moves.iter().skip(self.moving.moves.len()) {
             self.carry_out(now, next.clone());
         }
-        for (shard, from, last) in &table.lasts {
-            self.note_last(*shard, *from, *last);
+        let mut is_new = false;
+        for (shard, number, last) in &table.lasts {
+            is_new |= self.homes.note_last(*shard, *number, *last);
         }
-    }
-
-    fn note_last(&mut self, shard: ShardId, from: SiteId, last: Stamp) {
-        let known = self.moving.lasts.entry((shard, from)).or_insert(last);
-        *known = last.max(*known);
-        self.homes.note_last(shard, from, *known);
+        is_new
     }
 
     fn carry_out(&mut self, now: Now, next: Move) {
@@ -356,14 +348,16 @@ impl Occult {
             // The new home asks again.
             return;
         }
-        let last = match was_home {
+        // A home whose data has never arrived has assigned no stamp of the shard.
+        let has_served = was_home && has_all;
+        let last = match has_served {
             true => self.home.clock(),
             false => {
                 let home = self.config.owner(change.from, shard);
                 self.replica.shown_by(home, shard).max(self.store.greatest(shard))
             }
         };
-        if was_home {
+        if has_served {
             // No later write may have a stamp that a client has seen as shown here.
             self.with_home(now, |it, context| it.report(context));
         }
@@ -426,11 +420,7 @@ impl Occult {
     /// Notes that this worker is the home of a shard.
     pub(crate) fn took(&mut self, now: Now, shard: ShardId, number: u64, last: Stamp) {
         self.store.note_taken(shard, number);
-        let changes = self.homes.changes(shard);
-        let change = changes.iter().find(|change| change.number == number);
-        if let Some(from) = change.map(|change| change.from) {
-            self.note_last(shard, from, last);
-        }
+        self.homes.note_last(shard, number, last);
         self.with_home(now, |it, context| it.take_over(context, last, Vec::new()));
     }
 

@@ -2,6 +2,7 @@
 //! that the sessions learn becomes a history for the checker, which shares no code with the
 //! protocol.
 
+mod losses;
 mod network;
 mod sessions;
 
@@ -63,6 +64,8 @@ pub(crate) struct Report {
     pub(crate) committed: usize,
     pub(crate) aborted: BTreeMap<String, usize>,
     pub(crate) unknown: usize,
+    /// Number of sessions that learned that they depend on a lost write.
+    pub(crate) lost_sessions: usize,
 }
 
 pub(crate) struct World {
@@ -89,8 +92,8 @@ pub(crate) struct World {
     /// Until when a worker is down.
     down: BTreeMap<Address, u64>,
     network: Network,
-    /// The stamp of each write, as homes show it to replicas.
-    stamps: BTreeMap<(Key, u64), u64>,
+    /// The home and the stamp of each write, as homes show it to replicas.
+    stamps: BTreeMap<(Key, u64), (SiteId, u64)>,
     replies: Vec<(RequestId, Response)>,
 }
 
@@ -129,14 +132,23 @@ impl World {
                 println!("{transaction:?}");
             }
         }
-        // Writes that are lost with a site are missed by definition.
-        let violations = if shape.forced { Vec::new() } else { check(&history) };
+        let violations = if shape.tells_losses() {
+            let lost = world.lost_writes(&history);
+            unfinished.extend(losses::read_after_losses(&history, &lost));
+            check(&losses::without(history, &lost))
+        } else if shape.forced {
+            // Nobody knows which of the answers depend on lost writes.
+            Vec::new()
+        } else {
+            check(&history)
+        };
         Report {
             violations,
             unfinished,
             committed: sessions.committed,
             aborted: sessions.aborted.clone(),
             unknown: sessions.unknown,
+            lost_sessions: sessions.lost_sessions,
         }
     }
 
@@ -249,7 +261,8 @@ impl World {
                 Output::Trace(Event::Shown(entry)) => {
                     for (key, effect, _) in &entry.writes {
                         if let Some(id) = sessions::id_of(effect) {
-                            self.stamps.insert((key.clone(), id), entry.stamp.0);
+                            let shown = (from.site, entry.stamp.0);
+                            self.stamps.entry((key.clone(), id)).or_insert(shown);
                         }
                     }
                 }

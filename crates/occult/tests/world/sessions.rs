@@ -7,6 +7,8 @@ use solera_data::{Effect, Key, Op, Outcome as Answer, Value};
 use solera_machine::{Address, Machine, RequestId};
 use solera_occult::{AbortCause, CausalTimestamp, Command, Input, OnStale, Response, Unknown};
 
+use solera_time::SiteId;
+
 use super::{MS, World};
 
 const KEYS: u64 = 7;
@@ -45,6 +47,8 @@ struct Session {
     order: usize,
     at: Address,
     past: CausalTimestamp,
+    /// Number of moves that its worker had carried out when the past was last checked for losses.
+    epoch: u64,
     state: State,
     steps: Vec<(Key, Step)>,
     /// Pause before each further step of its transaction, in milliseconds.
@@ -62,6 +66,8 @@ pub(crate) struct Sessions {
     pub(crate) committed: usize,
     pub(crate) aborted: BTreeMap<String, usize>,
     pub(crate) unknown: usize,
+    /// Number of sessions that learned that they depend on a lost write.
+    pub(crate) lost_sessions: usize,
     /// What each site has of each key at the end.
     compared: BTreeMap<Key, Vec<(usize, Option<u64>)>>,
     comparing: bool,
@@ -91,6 +97,7 @@ impl Sessions {
             committed: 0,
             aborted: BTreeMap::new(),
             unknown: 0,
+            lost_sessions: 0,
             compared: BTreeMap::new(),
             comparing: false,
         };
@@ -109,6 +116,7 @@ impl Sessions {
             order: 0,
             at: some_worker(world),
             past: CausalTimestamp::new(world.shape.scheme),
+            epoch: 0,
             state: State::Idle(world.now + world.random.below(30) * MS),
             steps: Vec::new(),
             pause: 0,
@@ -138,7 +146,7 @@ impl Sessions {
             let alive = world.shape.sites - usize::from(world.dead.is_some());
             for site in 0..alive {
                 let mut session = self.create(world);
-                session.at = Address { site: solera_time::SiteId(site as u8), worker: 0 };
+                session.at = Address { site: SiteId(site as u8), worker: 0 };
                 session.state = State::Comparing(0);
                 self.sessions.push(session);
             }
@@ -150,12 +158,18 @@ impl Sessions {
                 }
                 continue;
             }
+            if !self.may_go_on(world, at) {
+                continue;
+            }
             match self.sessions[at].state {
                 State::Over if world.now < last => self.sessions[at] = self.create(world),
                 State::Idle(since) if since <= world.now && world.now < last => {
                     self.begin(world, at, last);
                 }
-                State::Running { transaction, done, sent: false, due } if due <= world.now => {
+                State::Running { transaction, done, sent: false, due }
+                    if due <= world.now
+                        && self.knows_losses(world, at, &self.sessions[at].steps) =>
+                {
                     self.step(world, at, transaction, done);
                 }
                 State::Comparing(key) if self.sessions[at].request.is_none() => {
@@ -167,6 +181,38 @@ impl Sessions {
                 _ => {}
             }
         }
+    }
+
+    /// Returns whether a session's worker knows which writes of these keys are lost. A server
+    /// refuses the command otherwise.
+    fn knows_losses(&self, world: &World, at: usize, steps: &[(Key, Step)]) -> bool {
+        let worker = &world.workers[&self.sessions[at].at];
+        let shard = |key: &Key| worker.config().shard_of(key.as_bytes());
+        !steps.iter().any(|(key, _)| worker.homes().is_undecided(shard(key)))
+    }
+
+    /// Does what a server does before each command: the session ends if it depends on a lost
+    /// write. Returns whether its worker knows all moves that the session has seen.
+    fn may_go_on(&mut self, world: &World, at: usize) -> bool {
+        let session = &self.sessions[at];
+        if !matches!(session.state, State::Idle(_) | State::Running { sent: false, .. }) {
+            return true;
+        }
+        let worker = &world.workers[&session.at];
+        let homes = worker.homes();
+        if homes.epoch() < session.epoch {
+            return false;
+        }
+        if world.shape.tells_losses() && worker.has_lost(&session.past, session.epoch) {
+            if matches!(session.state, State::Running { .. }) {
+                self.record(at, Outcome::Aborted);
+            }
+            self.sessions[at].state = State::Over;
+            self.lost_sessions += 1;
+        } else if homes.undecided().is_empty() {
+            self.sessions[at].epoch = homes.epoch();
+        }
+        true
     }
 
     fn begin(&mut self, world: &mut World, at: usize, last: u64) {
@@ -190,6 +236,9 @@ impl Sessions {
                 _ => Step::Set(self.next_id),
             };
             steps.push((key, step));
+        }
+        if !self.knows_losses(world, at, &steps) {
+            return;
         }
         // Some clients wait for so long that all replicas learn of what others write meanwhile.
         // They must have ended when the sites' values are compared.
@@ -382,7 +431,7 @@ impl Sessions {
     }
 
     /// Returns the history, with the stamps that homes have shown.
-    pub(crate) fn finish(&mut self, stamps: &BTreeMap<(Key, u64), u64>) -> History {
+    pub(crate) fn finish(&mut self, stamps: &BTreeMap<(Key, u64), (SiteId, u64)>) -> History {
         for at in 0..self.sessions.len() {
             if !self.sessions[at].operations.is_empty() {
                 self.sessions[at].request = None;
@@ -394,7 +443,7 @@ impl Sessions {
             for operation in &mut transaction.operations {
                 if let Operation::Write(write) = operation {
                     let key = Key::from(write.key.as_str());
-                    write.stamp = stamps.get(&(key, write.id)).copied();
+                    write.stamp = stamps.get(&(key, write.id)).map(|(_, stamp)| *stamp);
                 }
             }
         }
