@@ -49,6 +49,13 @@ struct Open {
     used: Monotonic,
 }
 
+/// Returns the number of a process's first read. A copy may answer a read of an earlier process of
+/// the worker, so the numbers of different starts lie far apart.
+fn first_read(incarnation: u64) -> u64 {
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    incarnation.wrapping_mul(SPREAD) >> 8
+}
+
 /// The open transactions of a worker's clients.
 #[derive(Debug)]
 pub(crate) struct Gateway {
@@ -107,7 +114,7 @@ impl Gateway {
         Gateway {
             id: ClientId { address: config.address, incarnation: config.incarnation },
             next: 1,
-            next_read: 1,
+            next_read: first_read(config.incarnation),
             open: BTreeMap::new(),
             reads: BTreeMap::new(),
             active: BTreeSet::new(),

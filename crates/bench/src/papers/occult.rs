@@ -176,6 +176,7 @@ fn name_of(scheme: Scheme) -> String {
         Scheme::Structural(stamps) => format!("structural, {stamps} stamps"),
         Scheme::Temporal(stamps) => format!("temporal, {stamps} stamps"),
         Scheme::PerSite(stamps) => format!("per site, {} stamps", 2 * stamps),
+        Scheme::None => "none".to_owned(),
     }
 }
 
