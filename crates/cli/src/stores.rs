@@ -40,7 +40,7 @@ pub(crate) fn test_postgres(given: Option<&str>) -> Option<String> {
 fn store(spec: &StoreSpec) -> Result<Store, ConfigError> {
     let database: Arc<dyn Database> = match spec.kind.value.as_str() {
         "postgres" => pooled(spec, postgres::open(spec)?),
-        "redis" => Arc::new(redis::open(spec)?),
+        "redis" => redis::open(spec)?,
         "solera" => pooled(spec, solera::open(spec)?),
         other => {
             let reason =
@@ -82,6 +82,7 @@ fn require_level(spec: &StoreSpec, kind: &str, only: &str) -> Result<(), ConfigE
 #[cfg(test)]
 mod tests {
     use solera_config::{Overrides, sample};
+    use solera_levels::Level;
 
     use super::*;
 
@@ -164,7 +165,12 @@ level = 'linearizable'
                 (
                     "name = 'log'",
                     "name = 'log'\nlevel = 'causal'",
-                    "line 7: store 'cache': data in Redis",
+                    "line 7: store 'cache': data in Redis is eventual, or pcpsi in a Redis Cluster",
+                ),
+                (
+                    "name = 'log'",
+                    "name = 'log'\nlevel = 'pcpsi'",
+                    "line 7: store 'cache': spaces of level pcpsi need a Redis Cluster",
                 ),
                 (
                     "'h:'",
@@ -198,6 +204,33 @@ level = 'linearizable'
                 ),
             ],
         );
+    }
+
+    #[test]
+    fn a_cluster_of_redis_has_spaces_of_level_pcpsi() {
+        let cluster = cache().replace("redis://h", "redis-cluster://h,i");
+        let all = cluster.replace("[[store.space]]", "[[store.space]]\nlevel = 'pcpsi'");
+        let space = "name = 'log'\n";
+        assert_refused(
+            &all,
+            [
+                (space, "name = 'log'\noperations = { a = 'GET' }\n", "no operations"),
+                ("'h:'", "'log:h:'", "keys that begin with 'log:h:' would be in"),
+                (
+                    "level = 'pcpsi'",
+                    "level = 'eventual'",
+                    "line 9: store 'cache': spaces of level pcpsi and eventual ones need a store",
+                ),
+            ],
+        );
+        let spec = ClusterSpec::parse("s.toml", &all, Overrides::default()).unwrap();
+        let database = &super::all(&spec).unwrap()[0].database;
+        assert_eq!(database.level("log"), Some(Level::PcPsi));
+        assert!(database.spans("log", "hits"));
+        let spec = ClusterSpec::parse("s.toml", &cluster, Overrides::default()).unwrap();
+        let database = &super::all(&spec).unwrap()[0].database;
+        assert_eq!(database.level("log"), Some(Level::Eventual));
+        assert!(!database.spans("log", "hits"));
     }
 
     #[test]

@@ -498,8 +498,10 @@ const STORES: [Setting; 15] = [
         STORE_SPACE,
         "level",
         Rule("the level of the kind"),
-        "level of the space. For `postgres` it is `linearizable`, for `redis` `eventual`. For `solera` it is \
-         required, and must be the level that the space has in the other cluster",
+        "level of the space. For `postgres` it is `linearizable`. For `redis` it is `eventual`; in a Redis \
+         Cluster, all spaces of a store can be of level \
+         [`pcpsi`](../guide/occult-redis.md#use-it-in-modules). For `solera` it is required, and must be the level that \
+         the space has in the other cluster",
     ),
     fixed(
         "[store.space.operations]",

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use solera_occult::ShardId;
 use solera_resp::Value;
 
+use crate::copies::{Copies, Progress};
 use crate::error::Error;
 use crate::functions::{Means, library, script, text_of};
 use crate::lives::{Lives, State};
@@ -65,6 +66,7 @@ struct Known {
     clocks: BTreeMap<String, i64>,
     slow: BTreeMap<ShardId, Instant>,
     lives: Lives,
+    copies: Copies,
 }
 
 pub(crate) struct Cluster {
@@ -117,6 +119,12 @@ impl Cluster {
 
     pub(crate) fn lives<T>(&self, read: impl FnOnce(&Lives) -> T) -> T {
         read(&self.known().lives)
+    }
+
+    /// Returns the time up to which all copies have all writes, in µs by this process's clock.
+    pub(crate) fn replicated_until(&self) -> u64 {
+        let known = self.known();
+        known.copies.until(&known.routes.masters())
     }
 
     pub(crate) fn means(&self) -> Means {
@@ -413,7 +421,7 @@ impl Cluster {
 
     async fn poll_node(&self, address: &str, is_master: bool) {
         let Ok(node) = self.node(address).await else { return self.avoid(address) };
-        let before = Instant::now();
+        let (before, time) = (Instant::now(), now());
         let asked = node.command(&["INFO", "server", "replication"]);
         let Ok(reply) = within(POLL_TIMEOUT, address, asked).await else {
             self.drop_node(&node).await;
@@ -435,7 +443,15 @@ impl Cluster {
             let ahead = time.cast_signed().wrapping_sub(now().cast_signed());
             known.clocks.insert(address.to_owned(), ahead);
         }
-        if let Some(report) = replicas.and_then(|replicas| info.report(replicas)) {
+        if let Some(replicas) = replicas
+            && let Some(report) = info.report(replicas)
+        {
+            if let Some(offset) = info.offset() {
+                let (life, replicated) = (report.life, report.replicated);
+                let alone = replicas == 0;
+                let progress = Progress { time, life, offset, replicated, alone };
+                known.copies.report(address, progress);
+            }
             known.lives.report(address, report);
         }
         if info.silence().is_some_and(|s| Duration::from_secs(s) > self.reach.silence) {

@@ -90,7 +90,7 @@ pub struct Counters {
 
 /// What a session depends on.
 #[derive(Clone, Debug)]
-struct Past {
+pub(crate) struct Past {
     timestamp: CausalTimestamp,
     risk: Risk,
 }
@@ -101,9 +101,6 @@ struct Doubt {
     slot: ShardId,
     tid: String,
     deadline: u64,
-    /// What the session depends on if the write has committed; unknown for a transaction of one
-    /// slot.
-    past: Option<Past>,
 }
 
 /// A gateway to one cluster, which sessions share.
@@ -215,6 +212,12 @@ impl Gateway {
 }
 
 impl Past {
+    fn merge(&mut self, other: &Past, gateway: &Gateway) {
+        self.timestamp.merge(&other.timestamp, &gateway.homes);
+        self.risk.merge(&other.risk);
+        gateway.cluster.lives(|lives| lives.settle(&mut self.risk));
+    }
+
     /// Adds a timestamp that a function has returned for a slot, and the slot's record.
     fn of(value: &Value, slot: ShardId, record: Option<&Record>) -> Result<Past, Error> {
         let Value::Bulk(bytes) = value else { return Err(Error::unexpected(slot, value)) };
@@ -282,6 +285,32 @@ impl Session {
         self.past = Past { timestamp, risk: stored.risk };
         self.doubt = None;
         Ok(())
+    }
+
+    /// Returns what the session depends on.
+    pub(crate) fn past(&self) -> Past {
+        self.past.clone()
+    }
+
+    /// Adds what the session depends on to a past.
+    pub(crate) fn add_to(&self, past: &mut Past) {
+        past.merge(&self.past, &self.gateway);
+    }
+
+    /// Adds a past to what the session depends on.
+    pub(crate) fn add_past(&mut self, past: &Past) {
+        self.past.merge(past, &self.gateway);
+    }
+
+    /// Returns whether the outcome of the session's last write is not known.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some()
+    }
+
+    /// Returns a time after all writes so far, and the time up to which all copies have all writes,
+    /// both in µs by the clock of this process.
+    pub(crate) fn horizon(&self) -> (u64, u64) {
+        (now(), self.gateway.cluster.replicated_until())
     }
 
     /// Adopts what a finished operation depends on.

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `slot` | slots, and the keys of their records |
 //! | `stored` | timestamps and slot records |
+//! | `copies` | how far replicas have followed |
 //! | `risk`, `lives` | what a promotion may lose, and who depends on it |
 //! | `commands` | commands of Redis that access one key |
 //! | `functions` | requests to the functions of `functions.lua` |
@@ -18,9 +19,11 @@
 //! | `node`, `cluster` | connections, redirections, polls |
 //! | `gateway` | sessions: reads, updates, transactions |
 //! | `server` | the gateway as a server of the Redis protocol |
+//! | `store` | the cluster as a store of mixed transactions |
 
 mod cluster;
 mod commands;
+mod copies;
 mod error;
 mod functions;
 mod gateway;
@@ -31,6 +34,7 @@ mod risk;
 mod routes;
 mod server;
 mod slot;
+mod store;
 mod stored;
 
 pub use commands::{Access, Call};
@@ -38,3 +42,4 @@ pub use error::Error;
 pub use gateway::{Counters, Gateway, Open, Options, Policy, Session, Watches};
 pub use server::Server;
 pub use slot::{home_key, record_key, slot_of, timestamp_key};
+pub use store::Store;

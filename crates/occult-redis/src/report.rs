@@ -22,6 +22,11 @@ impl<'a> Info<'a> {
         self.number("server_time_usec")
     }
 
+    /// Returns the replication offset.
+    pub(crate) fn offset(&self) -> Option<u64> {
+        self.number("master_repl_offset")
+    }
+
     pub(crate) fn is_master(&self) -> bool {
         self.0.get("role") == Some(&"master")
     }

@@ -96,16 +96,19 @@ impl Failure {
     }
 }
 
+/// Returns the meaning of an error reply of Redis, such as `LOADING …`, for a transaction.
+pub fn error_of_reply(text: &str) -> StoreError {
+    let code = text.split(' ').next().unwrap_or_default().to_owned();
+    Failure::ErrorReply { code, text: text.to_owned() }.into_store_error()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn transient_errors_are_separate_from_permanent_ones() {
-        let said = |text: &str| {
-            let code = text.split(' ').next().unwrap().to_owned();
-            Failure::ErrorReply { code, text: text.to_owned() }.into_store_error()
-        };
+        let said = error_of_reply;
         let discarded = "EXECABORT Transaction discarded because of: MISCONF no disk";
         for text in
             ["LOADING Redis is loading", "OOM command not allowed", "CLUSTERDOWN no", discarded]

@@ -8,11 +8,13 @@
 //! The prefixes of their keys separate the spaces. Transactions store their own data in each space
 //! under names that begin with `{solera:SPACE}` after the prefix; handles must not lead there.
 //!
+//! `solera-occult-redis` uses [`objects`] for stores of level `pcpsi`.
+//!
 //! [`Plain`] sends plain commands, for measurements.
 
 mod failure;
 mod names;
-mod objects;
+pub mod objects;
 mod plain;
 mod server;
 mod session;
@@ -26,6 +28,7 @@ use std::time::Duration;
 use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, StoreError};
 
+pub use crate::failure::error_of_reply;
 pub use crate::plain::{Plain, PlainError, Reads, Reply};
 use crate::server::Server;
 use crate::session::RedisSession;

@@ -35,6 +35,25 @@ const NO_FIELDS: [&[u8]; 2] = [b"", b""];
 
 /// Returns the command of an operation on a key.
 pub(crate) fn request(call: &ObjectCall, key: &str) -> Result<Cmd, StoreError> {
+    let (name, rest) = words(call)?;
+    // All other commands fail by themselves if the key has another type.
+    let blind = matches!(call.op, ObjectOp::Delete | ObjectOp::Put);
+    let mut command = cmd(if blind { "EVAL" } else { name });
+    if blind {
+        command.arg(GUARDED).arg(1).arg(key).arg(type_of(call.object())).arg(name);
+    } else {
+        command.arg(key);
+    }
+    command.arg(rest);
+    Ok(command)
+}
+
+/// Returns the name of the command that executes an operation, and its arguments after the key.
+/// `SET` and `DEL` do not check the type of what they replace.
+///
+/// # Errors
+/// The call does not match its object.
+pub fn words(call: &ObjectCall) -> Result<(&'static str, Vec<Vec<u8>>), StoreError> {
     let arg = |at: usize, ty: &Type| call.encode(at, ty);
     let (name, rest) = match (call.object(), call.op) {
         (_, ObjectOp::Exists) => ("EXISTS", vec![]),
@@ -87,24 +106,14 @@ pub(crate) fn request(call: &ObjectCall, key: &str) -> Result<Cmd, StoreError> {
         }
         _ => return Err(call.impossible()),
     };
-    Ok(command(call, key, name, rest))
-}
-
-fn command(call: &ObjectCall, key: &str, name: &str, rest: Vec<Vec<u8>>) -> Cmd {
-    // All other commands fail by themselves if the key has another type.
-    let blind = matches!(call.op, ObjectOp::Delete | ObjectOp::Put);
-    let mut command = cmd(if blind { "EVAL" } else { name });
-    if blind {
-        command.arg(GUARDED).arg(1).arg(key).arg(type_of(call.object())).arg(name);
-    } else {
-        command.arg(key);
-    }
-    command.arg(rest);
-    command
+    Ok((name, rest))
 }
 
 /// Decodes the reply. Returns `None` if the operation needs an object and there is none.
-pub(crate) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, StoreError> {
+///
+/// # Errors
+/// The reply is not one of this object.
+pub fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, StoreError> {
     if call.op.mutates() {
         return Ok(Some(Value::Unit));
     }
@@ -152,7 +161,7 @@ pub(crate) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, S
 }
 
 /// Returns the Redis type of an object, as TYPE names it.
-fn type_of(object: &Object) -> &'static str {
+pub fn type_of(object: &Object) -> &'static str {
     match object {
         Object::Register(_) | Object::Counter => "string",
         Object::Set(_) => "set",
@@ -162,7 +171,7 @@ fn type_of(object: &Object) -> &'static str {
 }
 
 /// Returns the name of an object for messages, with its Redis type.
-pub(crate) fn describe(object: &Object) -> &'static str {
+pub fn describe(object: &Object) -> &'static str {
     match object {
         Object::Register(_) => "a register (string)",
         Object::Counter => "a counter (string)",

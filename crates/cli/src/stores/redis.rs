@@ -1,15 +1,19 @@
 //! `kind = "redis"`.
 
+use std::sync::Arc;
+
 use solera_config::{ConfigError, StoreSpec};
+use solera_mixt::store::Database;
+use solera_occult_redis::{Options, Store};
 use solera_redis::{Redis, TIMEOUT, Target, TargetError};
 
-use super::{refuse, require_level};
+use super::refuse;
 
 /// Opens a Redis server or cluster as the configuration describes it.
 ///
 /// # Errors
 /// Fails if a setting is invalid.
-pub(super) fn open(spec: &StoreSpec) -> Result<Redis, ConfigError> {
+pub(super) fn open(spec: &StoreSpec) -> Result<Arc<dyn Database>, ConfigError> {
     let files = spec.tls.as_ref().map(|tls| &tls.value);
     let target =
         Target::parse_with(&spec.url.value, files).or_else(|error| match (&error, &spec.tls) {
@@ -26,7 +30,7 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Redis, ConfigError> {
     if let Some(most) = &spec.connections {
         return refuse(spec, most, "all calls share one connection to Redis");
     }
-    require_level(spec, "Redis", "eventual")?;
+    let is_pcpsi = is_pcpsi(spec, &target)?;
     let mut spaces = Vec::new();
     for space in &spec.spaces {
         if let Some(operation) = space.operations.values().next() {
@@ -51,5 +55,37 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Redis, ConfigError> {
         }
     }
     let spaces = spaces.iter().map(|(space, prefix)| (space.name.value.as_str(), prefix.as_str()));
-    Ok(Redis::new(&spec.name, target, spaces, spec.timeout.unwrap_or(TIMEOUT)))
+    let timeout = spec.timeout.unwrap_or(TIMEOUT);
+    if is_pcpsi {
+        let options = Options { timeout, ..Options::default() };
+        return Ok(Arc::new(Store::new(&spec.name, target, spaces, options)));
+    }
+    Ok(Arc::new(Redis::new(&spec.name, target, spaces, timeout)))
+}
+
+/// Returns whether the spaces are of level `pcpsi`. All spaces of a store have one level.
+fn is_pcpsi(spec: &StoreSpec, target: &Target) -> Result<bool, ConfigError> {
+    let mut is_pcpsi = None;
+    for space in &spec.spaces {
+        let level = space.level.as_ref();
+        let found = match level.map_or("eventual", |level| &level.value) {
+            "eventual" => false,
+            "pcpsi" => true,
+            _ => {
+                let reason = "data in Redis is eventual, or pcpsi in a Redis Cluster";
+                return refuse(spec, level.unwrap_or(&space.name), reason);
+            }
+        };
+        if found && !target.is_cluster() {
+            let reason = "spaces of level pcpsi need a Redis Cluster: the URL must begin with \
+                          redis-cluster://";
+            return refuse(spec, level.unwrap_or(&space.name), reason);
+        }
+        if is_pcpsi.is_some_and(|first| first != found) {
+            let reason = "spaces of level pcpsi and eventual ones need a store each";
+            return refuse(spec, level.unwrap_or(&space.name), reason);
+        }
+        is_pcpsi = Some(found);
+    }
+    Ok(is_pcpsi.unwrap_or_default())
 }

@@ -171,7 +171,7 @@ impl Session {
             other => {
                 let why = other.map_or_else(Clone::clone, str::to_owned);
                 let (tid, deadline) = (attempt.tid.clone(), attempt.deadline(slot));
-                self.doubt = Some(Doubt { slot, tid, deadline, past: Some(past) });
+                self.doubt = Some(Doubt { slot, tid, deadline });
                 return Err(Error::Unknown { slot, why });
             }
         }

@@ -81,6 +81,17 @@ impl Session {
     /// # Errors
     /// [`Error::Aborted`] if a validation fails; see [`Error`] for others.
     pub async fn commit_open(&mut self, open: Open) -> Result<(), Error> {
+        let written = open.written.iter();
+        let calls: Vec<Call> = written.filter_map(|(key, value)| write(key, value)).collect();
+        self.commit_calls(open, &calls).await.map(drop)
+    }
+
+    /// Commits a transaction that writes by commands, and returns their replies.
+    pub(crate) async fn commit_calls(
+        &mut self,
+        open: Open,
+        calls: &[Call],
+    ) -> Result<Vec<Value>, Error> {
         let valid = open.reading.transaction.validate_reads(&self.gateway.homes);
         if let (Err(slot), false) = (valid, self.policy == Policy::Accept) {
             return Err(Error::Aborted(format!(
@@ -89,14 +100,12 @@ impl Session {
                 slot.0
             )));
         }
-        if open.written.is_empty() {
+        if calls.is_empty() {
             self.adopt(open.reading.past());
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let written = open.written.iter();
-        let calls: Vec<Call> = written.filter_map(|(key, value)| write(key, value)).collect();
         let (transaction, risk) = (&open.reading.transaction, &open.reading.risk);
-        self.run(&Work { transaction, risk, watches: &[], calls: &calls }).await.map(drop)
+        self.run(&Work { transaction, risk, watches: &[], calls }).await
     }
 
     /// Executes commands as one transaction if no watched key has changed.

@@ -160,21 +160,17 @@ impl Session {
     /// Finds out the outcome of the session's last write, if it is not known. Until then, the
     /// session could miss its own write.
     pub(super) async fn settle_doubt(&mut self) -> Result<(), Error> {
-        let Some(Doubt { slot, tid, deadline, past }) = self.doubt.clone() else { return Ok(()) };
+        let Some(Doubt { slot, tid, deadline }) = self.doubt.clone() else { return Ok(()) };
         let until = self.gateway.until();
         let resolved = self.gateway.resolve(slot, &tid, deadline, until).await;
-        match (resolved, past) {
-            (Ok(Outcome::Committed(past)), _) => self.adopt(past),
-            (Ok(Outcome::Aborted), _) => {}
-            // A lower bound is safe with either outcome.
-            (Ok(Outcome::Forgotten) | Err(_), Some(past)) => self.adopt(past),
-            (Ok(Outcome::Forgotten), None) => {
+        match resolved {
+            Ok(Outcome::Committed(past)) => self.adopt(past),
+            Ok(Outcome::Aborted) => {}
+            Ok(Outcome::Forgotten) => {
                 let why = "its master has forgotten the outcome".to_owned();
                 return Err(Error::Unknown { slot, why });
             }
-            (Err(error), None) => {
-                return Err(Error::Unknown { slot, why: error.to_string() });
-            }
+            Err(error) => return Err(Error::Unknown { slot, why: error.to_string() }),
         }
         self.doubt = None;
         Ok(())

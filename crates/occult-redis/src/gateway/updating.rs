@@ -181,7 +181,7 @@ impl Session {
                 replies.ok_or_else(lost)
             }
             Executed::Unknown(tid, deadline, why) => {
-                self.doubt = Some(Doubt { slot, tid, deadline, past: None });
+                self.doubt = Some(Doubt { slot, tid, deadline });
                 Err(Error::Unknown { slot, why })
             }
         }

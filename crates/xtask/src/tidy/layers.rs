@@ -319,8 +319,16 @@ pub(crate) const CRATES: &[CrateRule] = &[
         "solera-occult-redis",
         "occult-redis",
         Layer::Programming,
-        &["solera-occult", "solera-redis", "solera-resp", "solera-time"],
-        &["solera-checker", "solera-random"],
+        &[
+            "solera-levels",
+            "solera-mixt",
+            "solera-occult",
+            "solera-program",
+            "solera-redis",
+            "solera-resp",
+            "solera-time",
+        ],
+        &["solera-checker", "solera-language", "solera-random"],
     ),
     rule("solera-backup", "backup", Layer::Programming, &["solera"], &[]),
     rule(

@@ -1,0 +1,37 @@
+//! The meaning of a session's errors for mixed transactions.
+
+use solera_mixt::store::StoreError;
+use solera_redis::error_of_reply;
+
+use crate::error::Error;
+
+/// Returns the error of a request of an open transaction, or of its commit.
+pub(super) fn of(error: Error) -> StoreError {
+    let text = error.to_string();
+    match error {
+        Error::Aborted(_) | Error::Changed => StoreError::Conflict,
+        Error::Unknown { .. } => StoreError::OutcomeUnknown(text),
+        Error::Stale { .. } | Error::Unavailable { .. } | Error::NoCluster(_) => {
+            StoreError::Unavailable(text)
+        }
+        Error::Reply(text) => error_of_reply(&text),
+        Error::Failed { text: ref code, .. } if code.starts_with("ERR") => {
+            StoreError::Refused(text)
+        }
+        // Somebody must repair something, or decide that the lost writes do not matter.
+        Error::Lost { .. }
+        | Error::DamagedTimestamp { .. }
+        | Error::DamagedRecord { .. }
+        | Error::Failed { .. } => StoreError::Denied(text),
+        Error::RepliesLost(_) | Error::Token(_) | Error::Refused(_) => StoreError::Refused(text),
+    }
+}
+
+/// Returns the error of the beginning of a transaction, before which the session has found out the
+/// outcome of the last one.
+pub(super) fn of_begin(error: Error) -> StoreError {
+    match of(error) {
+        StoreError::OutcomeUnknown(text) => StoreError::Unavailable(text),
+        other => other,
+    }
+}
