@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use solera_occult_redis::{Gateway, Options, Server};
+use solera_occult_redis::{Gateway, Layout, Options, Server};
 use solera_redis::Target;
 
 use crate::stop::Stop;
@@ -52,6 +52,10 @@ pub(crate) struct OccultArgs {
     /// avoid reads at masters
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=1000))]
     entries: u16,
+    /// How strings are stored: `plain`, so that other programs can use them, or `envelope`, each
+    /// together with its timestamp. All gateways to a cluster need the same layout
+    #[arg(long, value_name = "LAYOUT", default_value_t = Layout::Plain)]
+    layout: Layout,
     /// Time limit of a command in milliseconds, with all its attempts. After a master has failed,
     /// commands wait for the next one
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..))]
@@ -81,6 +85,7 @@ fn run(args: &OccultArgs) -> Result<(), Box<dyn std::error::Error>> {
         entries: args.entries,
         near: args.near.clone(),
         timeout: Duration::from_millis(args.timeout_ms),
+        layout: args.layout,
         ..Options::default()
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

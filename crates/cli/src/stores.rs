@@ -38,6 +38,9 @@ pub(crate) fn test_postgres(given: Option<&str>) -> Option<String> {
 
 /// Opens one store. Does not connect to it.
 fn store(spec: &StoreSpec) -> Result<Store, ConfigError> {
+    if let Some(layout) = spec.layout.as_ref().filter(|_| spec.kind.value != "redis") {
+        return refuse(spec, layout, "a layout is for spaces of level pcpsi in a Redis Cluster");
+    }
     let database: Arc<dyn Database> = match spec.kind.value.as_str() {
         "postgres" => pooled(spec, postgres::open(spec)?),
         "redis" => redis::open(spec)?,
@@ -168,6 +171,11 @@ level = 'linearizable'
                     "line 7: store 'cache': data in Redis is eventual, or pcpsi in a Redis Cluster",
                 ),
                 (
+                    "[[store.space]]",
+                    "layout = 'plain'\n[[store.space]]",
+                    "line 5: store 'cache': a layout is for spaces of level pcpsi in a Redis Cluster",
+                ),
+                (
                     "name = 'log'",
                     "name = 'log'\nlevel = 'pcpsi'",
                     "line 7: store 'cache': spaces of level pcpsi need a Redis Cluster",
@@ -217,12 +225,18 @@ level = 'linearizable'
                 (space, "name = 'log'\noperations = { a = 'GET' }\n", "no operations"),
                 ("'h:'", "'log:h:'", "keys that begin with 'log:h:' would be in"),
                 (
+                    "[[store.space]]",
+                    "layout = 'flat'\n[[store.space]]",
+                    "line 5: store 'cache': there is no layout 'flat'; there are plain and envelope",
+                ),
+                (
                     "level = 'pcpsi'",
                     "level = 'eventual'",
                     "line 9: store 'cache': spaces of level pcpsi and eventual ones need a store",
                 ),
             ],
         );
+        let all = all.replacen("[[store.space]]", "layout = 'envelope'\n[[store.space]]", 1);
         let spec = ClusterSpec::parse("s.toml", &all, Overrides::default()).unwrap();
         let database = &super::all(&spec).unwrap()[0].database;
         assert_eq!(database.level("log"), Some(Level::PcPsi));

@@ -423,7 +423,7 @@ const MODULES: [Setting; 15] = [
 const STORE: &str = "[[store]]";
 const STORE_SPACE: &str = "[[store.space]]";
 
-const STORES: [Setting; 15] = [
+const STORES: [Setting; 16] = [
     fixed(
         STORE,
         "name",
@@ -467,6 +467,13 @@ const STORES: [Setting; 15] = [
         Value("\"solera\""),
         "`postgres`: schema for [the objects that Solera creates](../guide/postgres.md#what-is-created) in the database. \
          Each cluster that uses the database needs a schema of its own",
+    ),
+    fixed(
+        STORE,
+        "layout",
+        Value("\"plain\""),
+        "`redis`, with spaces of level `pcpsi`: [how strings are stored](../guide/occult-redis.md#layouts), `plain` or \
+         `envelope`. All gateways and stores of a cluster need the same layout",
     ),
     fixed(
         STORE,

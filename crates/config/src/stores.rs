@@ -27,6 +27,8 @@ pub struct StoreSpec {
     pub schema: Option<Placed<String>>,
     /// Timeout of an answer, if set.
     pub timeout: Option<Duration>,
+    /// How values are stored, if set.
+    pub layout: Option<Placed<String>>,
     /// Maximum number of connections of a process, if set.
     pub connections: Option<Placed<u64>>,
     /// Spaces. There is at least one.

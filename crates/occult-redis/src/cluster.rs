@@ -15,6 +15,7 @@ use crate::node::{Login, NoAnswer, Node, within};
 use crate::report::{Info, replicas_of_self};
 use crate::risk::Life;
 use crate::routes::{Redirection, Routes};
+use crate::stored::Layout;
 
 /// Time between two polls of the nodes. A poll finds promotions, and what the replicas have.
 const POLL: Duration = Duration::from_millis(200);
@@ -51,6 +52,8 @@ pub(crate) struct Reach {
     pub(crate) timeout: Duration,
     /// Time after which a replica without its master is not read any more.
     pub(crate) silence: Duration,
+    /// How strings are stored.
+    pub(crate) layout: Layout,
 }
 
 type Seat = Arc<tokio::sync::Mutex<Option<Arc<Node>>>>;
@@ -90,10 +93,11 @@ fn host_of(address: &str) -> &str {
 impl Cluster {
     /// Connects to a cluster, and loads the functions on its masters.
     pub(crate) async fn connect(reach: Reach) -> Result<Arc<Cluster>, Error> {
+        let means = Mutex::new(Means { script: None, layout: reach.layout });
         let cluster = Arc::new(Cluster {
             reach,
             known: Mutex::default(),
-            means: Mutex::new(Means::Functions),
+            means,
             polling: tokio::sync::Mutex::default(),
         });
         cluster.refresh().await?;
@@ -163,7 +167,7 @@ impl Cluster {
     }
 
     async fn load(&self, node: &Node) -> Result<(), Error> {
-        if self.means() == Means::Functions {
+        if self.means().script.is_none() {
             let loaded = node.command(&["FUNCTION", "LOAD", &library()]).await;
             match loaded {
                 Ok(Value::Error(text)) if text.contains("already exists") => return Ok(()),
@@ -182,7 +186,8 @@ impl Cluster {
         match node.command(&["SCRIPT", "LOAD", &script()]).await {
             Ok(Value::Bulk(digest)) => {
                 let digest = String::from_utf8_lossy(&digest).into_owned();
-                *self.means.lock().unwrap_or_else(PoisonError::into_inner) = Means::Script(digest);
+                let mut means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
+                means.script = Some(digest);
                 Ok(())
             }
             Ok(other) => Err(Error::NoCluster(format!(

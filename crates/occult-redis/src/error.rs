@@ -4,7 +4,7 @@ use solera_occult::ShardId;
 use solera_resp::Value;
 
 use crate::risk::Life;
-use crate::stored::{Damage, NotARecord};
+use crate::stored::{Damage, Layout, NotARecord};
 
 /// Error of a command.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -80,6 +80,29 @@ pub enum Error {
         slot: ShardId,
         /// The reason.
         why: String,
+    },
+    /// A string has no envelope, and the layout is `envelope`.
+    #[error(
+        "FOREIGN key `{key}` (slot {}) holds a string without an envelope: another program has \
+         written it. Remove it there first", slot.0
+    )]
+    Foreign {
+        /// The key.
+        key: String,
+        /// Its slot.
+        slot: ShardId,
+    },
+    /// Another gateway stores the strings of the slot in another way.
+    #[error(
+        "LAYOUT the strings of slot {} have layout {found}, and those of this gateway {own}", slot.0
+    )]
+    Layout {
+        /// The slot.
+        slot: ShardId,
+        /// Layout of the slot.
+        found: Layout,
+        /// Layout of the gateway.
+        own: Layout,
     },
     /// A function has refused the request; the text begins with a code.
     #[error("{text} (slot {})", slot.0)]

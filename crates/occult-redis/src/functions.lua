@@ -8,6 +8,9 @@
 local floor, byte, char, sub = math.floor, string.byte, string.char, string.sub
 local STAMP_END = 9007199254740992
 local MAX_GAPS, MAX_OUTCOMES, MAX_REPLY, MAX_WORDS = 8, 8, 256, 7000
+-- How this call's gateway stores strings: 'S', plain, with the timestamp in a key of its own; or
+-- 'E', in an envelope with the timestamp. Records begin with this letter.
+local layout = 'S'
 
 local function fail(text) error({ solera = text }) end
 
@@ -142,16 +145,22 @@ end
 local function decimal(number) return string.format('%.0f', number) end
 
 local function write_record(slot)
-  local words = { 'S1', decimal(slot.shown), slot.life, decimal(slot.off) }
+  local words = { layout .. '1', decimal(slot.shown), slot.life, decimal(slot.off) }
   for _, gap in ipairs(slot.gaps) do words[#words + 1] = gap end
   return table.concat(words, ' ')
 end
+
+local LAYOUTS = { S1 = 'plain', E1 = 'envelope' }
 
 local function read_record(text)
   local words = {}
   for word in text:gmatch('%S+') do words[#words + 1] = word end
   local slot = { shown = tonumber(words[2]), life = words[3], off = tonumber(words[4]), gaps = {} }
-  if words[1] ~= 'S1' or not slot.shown or slot.shown >= STAMP_END or not slot.off
+  local found, own = LAYOUTS[words[1]], LAYOUTS[layout .. '1']
+  if found and found ~= own then
+    fail('LAYOUT the strings of the slot have layout ' .. found .. ', and those of this gateway ' .. own)
+  end
+  if not found or not slot.shown or slot.shown >= STAMP_END or not slot.off
     or not slot.life:match('^' .. ('%x'):rep(16) .. '$') then
     fail('DAMAGED the record of the slot is not of version 1')
   end
@@ -261,11 +270,95 @@ local function check_ahead(slot, stamp, ahead)
   end
 end
 
+-- ---- Envelopes of strings ------------------------------------------------------------------------
+
+-- Begin of an envelope. After it: the length of the timestamp, the timestamp, the value.
+local ENVELOPE = '\0OCCULT\1'
+
+local function wrap(stamp, value)
+  local out = { ENVELOPE }
+  put_number(out, #stamp)
+  return table.concat(out) .. stamp .. value
+end
+
+-- Returns the timestamp and the value of an envelope; nothing for a string without one.
+local function peel(text, key)
+  if sub(text, 1, #ENVELOPE) ~= ENVELOPE then return end
+  local length, at = get_number(text, #ENVELOPE + 1, 'the envelope of ' .. key)
+  return sub(text, at, at + length - 1), sub(text, at + length)
+end
+
+-- Returns the timestamp of a key (false if it has none), and its value if that is in an envelope.
+local function stamped(key, beside)
+  if layout == 'E' then
+    local text = redis.pcall('GET', key)
+    if type(text) == 'string' then
+      local stamp, value = peel(text, key)
+      if not stamp then
+        fail('FOREIGN key ' .. key .. ' holds a string without an envelope: another program has '
+          .. 'written it. Remove it there first')
+      end
+      return stamp, value
+    end
+  end
+  return redis.call('GET', beside)
+end
+
+-- Commands that access a string as a whole or a part of it.
+local OF_STRINGS = {}
+for name in ('GET STRLEN GETRANGE SUBSTR GETBIT BITCOUNT BITPOS SET SETNX SETEX PSETEX GETSET GETDEL '
+  .. 'GETEX APPEND INCR DECR INCRBY DECRBY INCRBYFLOAT SETRANGE SETBIT'):gmatch('%u+') do
+  OF_STRINGS[name] = true
+end
+
+-- Answers a command from a value; nil if Redis must execute it.
+local function peek(words, value)
+  local name = words[1]
+  if name == 'GET' and #words == 2 then return value end
+  if name == 'STRLEN' and #words == 2 then return #value end
+  if (name ~= 'GETRANGE' and name ~= 'SUBSTR') or #words ~= 4 then return end
+  if not (words[3]:match('^-?%d+$') and words[4]:match('^-?%d+$')) then
+    return { err = 'ERR value is not an integer or out of range' }
+  end
+  local first, last = tonumber(words[3]), tonumber(words[4])
+  if first < 0 and last < 0 and first > last then return '' end
+  if first < 0 then first = math.max(#value + first, 0) end
+  if last < 0 then last = math.max(#value + last, 0) end
+  return sub(value, first + 1, last + 1)
+end
+
+-- Prepares a string in an envelope for a command, or returns the reply if Redis need not execute
+-- it. `strings` has an entry for each key that now lies in Redis without an envelope (`text` is the
+-- one it had), or that is to be set to `value`.
+local function prepare_string(key, at, words, strings)
+  local held = strings[at]
+  if words[1] == 'SET' and #words == 3 then
+    strings[at] = { value = words[3] }
+    return { ok = 'OK' }
+  end
+  if held and held.value then
+    redis.call('SET', key, held.value)
+    strings[at] = {}
+  elseif not held and OF_STRINGS[words[1]] then
+    local text = redis.pcall('GET', key)
+    if type(text) ~= 'string' then
+      strings[at] = {}
+      return
+    end
+    -- What another program has written since the check lies there without one.
+    local _, value = peel(text, key)
+    local reply = value and peek(words, value)
+    if reply ~= nil then return reply end
+    redis.call('SET', key, value or text, 'KEEPTTL')
+    strings[at] = { text = text }
+  end
+end
+
 -- Merges the timestamps of the accessed keys.
 local function overwritten(keys, slot, number, entries, ended)
   local merged
   for i = 4, #keys, 2 do
-    local text = redis.call('GET', keys[i])
+    local text = stamped(keys[i - 1], keys[i])
     if text then
       if slot.new then fail('EVICTED the slot has lost its record, and a key has a timestamp') end
       local ts = decode(text, 'the timestamp of ' .. keys[i - 1])
@@ -299,30 +392,50 @@ end
 
 -- Writes the timestamps of keys that commands have changed. That of an absent key ends some time
 -- after its value.
-local function stamp_keys(keys, encoded, changed, grace)
-  for i in pairs(changed) do
-    local kind = redis.call('TYPE', keys[i]).ok
-    local left = -1
-    if kind ~= 'none' then left = redis.call('PTTL', keys[i]) end
-    local text = '\1' .. (kind == 'none' and 'r' or kind == 'string' and 'v' or 'o') .. sub(encoded, 3)
-    if kind == 'none' then
-      redis.call('SET', keys[i + 1], text, 'PX', grace)
-    elseif left >= 0 then
-      redis.call('SET', keys[i + 1], text, 'PX', left + grace)
-    else
-      redis.call('SET', keys[i + 1], text)
+local function stamp_key(key, beside, encoded, grace, held)
+  local kind, left = 'string', -1
+  if not (held and held.value) then
+    kind = redis.call('TYPE', key).ok
+    if kind ~= 'none' then left = redis.call('PTTL', key) end
+  end
+  local text = '\1' .. (kind == 'none' and 'r' or kind == 'string' and 'v' or 'o') .. sub(encoded, 3)
+  local wrapped = layout == 'E' and kind == 'string'
+  if wrapped and held and held.value then
+    redis.call('SET', key, wrap(text, held.value))
+  elseif wrapped then
+    local value = redis.call('GET', key)
+    if not held then
+      local _, inner = peel(value, key)
+      value = inner or value
     end
+    redis.call('SET', key, wrap(text, value), 'KEEPTTL')
+  end
+  if kind == 'none' then
+    redis.call('SET', beside, text, 'PX', grace)
+  elseif left >= 0 then
+    redis.call('SET', beside, text, 'PX', left + grace)
+  elseif wrapped then
+    redis.call('DEL', beside)
+  else
+    redis.call('SET', beside, text)
   end
 end
 
+local function stamp_keys(keys, encoded, changed, grace, strings)
+  for i in pairs(changed) do stamp_key(keys[i], keys[i + 1], encoded, grace, strings[i]) end
+end
+
 -- Executes commands: each with its key, its kind (r: reads; w: writes; c: has written unless the
--- reply is 0 or nil) and its words.
+-- reply is 0 or nil) and its words. Returns the replies, the indexes of changed keys, and which
+-- strings `stamp_keys` must put into envelopes.
 local function execute(keys, commands)
-  local replies, changed = {}, {}
+  local replies, changed, strings = {}, {}, {}
   for i, command in ipairs(commands) do
     local words = { command.words[1], keys[command.key] }
     for j = 2, #command.words do words[j + 1] = command.words[j] end
-    local reply = redis.pcall(unpack(words))
+    local reply
+    if layout == 'E' then reply = prepare_string(keys[command.key], command.key, words, strings) end
+    if reply == nil then reply = redis.pcall(unpack(words)) end
     if type(reply) == 'table' and reply.err then
       reply = { 'E', reply.err }
     else
@@ -332,7 +445,10 @@ local function execute(keys, commands)
     end
     replies[i] = reply
   end
-  return replies, changed
+  for at, held in pairs(strings) do
+    if held.text and not changed[at] then redis.call('SET', keys[at], held.text, 'KEEPTTL') end
+  end
+  return replies, changed, strings
 end
 
 -- Keeps an outcome until its deadline, and until all participants have applied the commit.
@@ -425,7 +541,7 @@ local function admit(keys, slot, request)
   local why, life = lost(slot, request.ts, request.number, request.cleared)
   if why then return { why, write_record(slot), life } end
   for _, watch in ipairs(request.watches) do
-    local text = redis.call('GET', keys[tonumber(watch[1]) + 1]) or ''
+    local text = stamped(keys[tonumber(watch[1])], keys[tonumber(watch[1]) + 1]) or ''
     if text ~= watch[2] then return { 'CHANGED', write_record(slot), keys[tonumber(watch[1])] } end
   end
   local before = overwritten(keys, slot, request.number, request.ts.entries, request.ended)
@@ -462,14 +578,14 @@ function requests.execute(keys, args)
   if missed then return { 'CONFLICT', write_record(slot), missed } end
   local ts = request.ts
   merge(ts, before)
-  local replies, changed = execute(keys, request.commands)
+  local replies, changed, strings = execute(keys, request.commands)
   local encoded
   if next(changed) then
     slot.clock = math.max(slot.clock + 1, slot.wall, greatest(ts) + 1)
     raise(ts, request.number, slot.clock)
     slot.off = slot.node.off + 1
     encoded = encode(ts, 'v')
-    stamp_keys(keys, encoded, changed, request.grace)
+    stamp_keys(keys, encoded, changed, request.grace, strings)
     remember_executed(slot, request, encoded, replies)
     save(keys, slot)
   else
@@ -508,15 +624,15 @@ end
 
 -- Applies or drops the held transaction.
 local function finish(keys, slot, commit)
-  local held, replies, changed = slot.home.p, {}, nil
+  local held, replies, changed, strings = slot.home.p, {}, nil, nil
   slot.clock = math.max(slot.clock, held.stamp)
   if commit then
     for i, key in ipairs(held.keys) do
       if keys[i + 2] ~= key then fail('ERR the keys are not those of the prepare') end
     end
     slot.clock = math.max(slot.clock, stamp_of(commit, slot.number))
-    replies, changed = execute(keys, held.commands)
-    stamp_keys(keys, encode(commit, 'v'), changed, held.grace)
+    replies, changed, strings = execute(keys, held.commands)
+    stamp_keys(keys, encode(commit, 'v'), changed, held.grace, strings)
   end
   slot.home.p, slot.off = nil, slot.node.off + 1
   return replies
@@ -619,7 +735,7 @@ function requests.read(keys, args)
   for _, item in ipairs(list) do cleared[item[1]] = true end
   local why, life = lost(slot, ts, number, cleared)
   if why then return { why, write_record(slot), life } end
-  local text = redis.call('GET', keys[4])
+  local text = stamped(keys[3], keys[4])
   if text and slot.new then
     fail('EVICTED the slot has lost its record, and a key has a timestamp')
   end
@@ -644,19 +760,22 @@ end
 
 -- Reads at a replica: the record, the timestamp, the reply, and whether the key has a value.
 function requests.look(keys, args)
-  local found = redis.call('MGET', keys[1], keys[3])
+  local stamp, value = stamped(keys[2], keys[3])
   local words = { args[1], keys[2] }
   for i = 2, #args do words[i + 1] = args[i] end
-  local reply = redis.pcall(unpack(words))
+  local reply = value and peek(words, value)
+  if reply == nil then reply = redis.pcall(unpack(words)) end
   if type(reply) == 'table' and reply.err then
     reply = { 'E', reply.err }
   else
     reply = { 'R', reply }
   end
-  return { 'OK', found[1], found[2], reply, redis.call('EXISTS', keys[2]) }
+  return { 'OK', redis.call('GET', keys[1]), stamp, reply, redis.call('EXISTS', keys[2]) }
 end
 
 local function run(name, keys, args)
+  layout = 'S'
+  if sub(name, 1, 2) == 'e:' then layout, name = 'E', sub(name, 3) end
   local done, answer = pcall(requests[name], keys, args)
   if done then return answer end
   if type(answer) == 'table' and answer.solera then return { 'FAILED', answer.solera } end

@@ -9,7 +9,7 @@ use crate::commands::{Access, Call};
 use crate::error::Error;
 use crate::risk::{Life, Risk};
 use crate::slot::{home_key, record_key, timestamp_key};
-use crate::stored::{Kind, Record, Stored};
+use crate::stored::{Kind, Layout, Record, Stored};
 
 const TEXT: &str = include_str!("functions.lua");
 
@@ -48,11 +48,11 @@ pub(crate) fn script() -> String {
 
 /// How functions are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Means {
-    /// As Redis Functions.
-    Functions,
-    /// As a script with this digest.
-    Script(String),
+pub(crate) struct Means {
+    /// Digest of the script; `None` for Redis Functions.
+    pub(crate) script: Option<String>,
+    /// How strings are stored.
+    pub(crate) layout: Layout,
 }
 
 /// A request to a function of one slot.
@@ -113,16 +113,20 @@ impl Request {
     /// Encodes the call.
     pub(crate) fn encode(&self, means: &Means) -> Vec<u8> {
         let look = self.name == "look";
-        let (command, name) = match means {
-            Means::Functions if look => ("FCALL_RO", format!("{}_look", *LIBRARY)),
-            Means::Functions => ("FCALL", LIBRARY.clone()),
-            Means::Script(digest) if look => ("EVALSHA_RO", digest.clone()),
-            Means::Script(digest) => ("EVALSHA", digest.clone()),
+        let (command, name) = match &means.script {
+            None if look => ("FCALL_RO", format!("{}_look", *LIBRARY)),
+            None => ("FCALL", LIBRARY.clone()),
+            Some(digest) if look => ("EVALSHA_RO", digest.clone()),
+            Some(digest) => ("EVALSHA", digest.clone()),
+        };
+        let request = match means.layout {
+            Layout::Plain => self.name.to_owned(),
+            Layout::Envelope => format!("e:{}", self.name),
         };
         let count = self.keys.len().to_string();
         let mut words: Vec<&[u8]> = vec![command.as_bytes(), name.as_bytes(), count.as_bytes()];
         words.extend(self.keys.iter().map(Vec::as_slice));
-        words.push(self.name.as_bytes());
+        words.push(request.as_bytes());
         words.extend(self.args.iter().map(Vec::as_slice));
         let mut bytes = Vec::new();
         encode_command(&mut bytes, &words);

@@ -21,7 +21,7 @@ use crate::functions::Answer;
 use crate::lives::{State, Verdict, judge};
 use crate::node::Login;
 use crate::risk::{Life, Risk};
-use crate::stored::{Kind, Record, Stored};
+use crate::stored::{Kind, Layout, Record, Stored};
 
 pub use open::Open;
 pub use updating::Watches;
@@ -48,6 +48,8 @@ pub struct Options {
     pub keep_removed: Duration,
     /// Time after which an undecided transaction is aborted.
     pub expiry: Duration,
+    /// How strings are stored. All gateways to a cluster must have the same layout.
+    pub layout: Layout,
 }
 
 impl Default for Options {
@@ -59,6 +61,7 @@ impl Default for Options {
             ahead: Duration::from_secs(60),
             keep_removed: Duration::from_secs(3600),
             expiry: Duration::from_secs(2),
+            layout: Layout::Plain,
         }
     }
 }
@@ -147,6 +150,7 @@ impl Gateway {
             near: options.near.clone(),
             timeout: options.timeout,
             silence: options.keep_removed / 2,
+            layout: options.layout,
         };
         let cluster = Cluster::connect(reach).await?;
         Ok(Arc::new(Gateway {

@@ -43,3 +43,4 @@ pub use gateway::{Counters, Gateway, Open, Options, Policy, Session, Watches};
 pub use server::Server;
 pub use slot::{home_key, record_key, slot_of, timestamp_key};
 pub use store::Store;
+pub use stored::Layout;

@@ -10,6 +10,39 @@ use crate::risk::{Life, Risk};
 
 /// First byte of a timestamp.
 const VERSION: u8 = 1;
+/// Begin of an envelope.
+const ENVELOPE: &[u8] = b"\0OCCULT\x01";
+
+/// How strings are stored. Values of other types are always plain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// As they are, so that other programs can use them. The timestamp is in a key of its own.
+    #[default]
+    Plain,
+    /// In an envelope together with the timestamp.
+    Envelope,
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Layout::Plain => "plain",
+            Layout::Envelope => "envelope",
+        })
+    }
+}
+
+impl std::str::FromStr for Layout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Layout, String> {
+        match text {
+            "plain" => Ok(Layout::Plain),
+            "envelope" => Ok(Layout::Envelope),
+            other => Err(format!("there is no layout '{other}'; there are plain and envelope")),
+        }
+    }
+}
 
 /// What a key held when its timestamp was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +74,10 @@ pub(crate) enum Damage {
     Risk,
     #[error("it has bytes after its end")]
     Foreign,
+    #[error("its envelope is cut off")]
+    CutOff,
+    #[error("it is in no envelope")]
+    NoEnvelope,
 }
 
 impl Stored {
@@ -81,6 +118,16 @@ impl Stored {
     }
 }
 
+/// Returns the timestamp, as it is stored, and the value of a string in an envelope.
+///
+/// # Errors
+/// [`Damage::NoEnvelope`] for other strings; [`Damage::CutOff`].
+pub(crate) fn open_envelope(bytes: &[u8]) -> Result<(&[u8], &[u8]), Damage> {
+    let mut rest = bytes.strip_prefix(ENVELOPE).ok_or(Damage::NoEnvelope)?;
+    let length = take_number(&mut rest).and_then(|length| usize::try_from(length).ok());
+    length.and_then(|length| rest.split_at_checked(length)).ok_or(Damage::CutOff)
+}
+
 fn put_number(mut number: u64, bytes: &mut Vec<u8>) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -113,6 +160,8 @@ pub(crate) struct Record {
     pub(crate) offset: u64,
     /// Changes of the life, the oldest first.
     pub(crate) gaps: Vec<Gap>,
+    /// How the slot's strings are stored.
+    pub(crate) layout: Layout,
 }
 
 /// The end of a master's life, as a slot's record names it.
@@ -139,15 +188,17 @@ impl Record {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Record, NotARecord> {
         let text = std::str::from_utf8(bytes).map_err(|_| NotARecord)?;
         let mut words = text.split(' ');
-        if words.next() != Some("S1") {
-            return Err(NotARecord);
-        }
+        let layout = match words.next() {
+            Some("S1") => Layout::Plain,
+            Some("E1") => Layout::Envelope,
+            _ => return Err(NotARecord),
+        };
         let mut next = || words.next().ok_or(NotARecord);
         let shown = stamp(next()?)?;
         let life = next()?.parse()?;
         let offset = number(next()?)?;
         let gaps = words.map(Gap::parse).collect::<Result<_, _>>()?;
-        Ok(Record { shown, life, offset, gaps })
+        Ok(Record { shown, life, offset, gaps, layout })
     }
 }
 
@@ -215,6 +266,18 @@ mod tests {
         }
         assert_eq!(Stored::decode(&[&bytes[..], b"x"].concat()), Err(Damage::Foreign));
         assert_eq!(Stored::decode(b"\x02v\x02"), Err(Damage::Version));
+    }
+
+    #[test]
+    fn envelopes_are_opened_and_damaged_ones_are_not() {
+        let sealed = [ENVELOPE, b"\x03abcvalue"].concat();
+        assert_eq!(open_envelope(&sealed), Ok((&b"abc"[..], &b"value"[..])));
+        for end in ENVELOPE.len()..ENVELOPE.len() + 4 {
+            assert_eq!(open_envelope(&sealed[..end]), Err(Damage::CutOff), "{end} bytes");
+        }
+        for foreign in ["", "value", "\0OCCULT\u{2}"] {
+            assert_eq!(open_envelope(foreign.as_bytes()), Err(Damage::NoEnvelope), "{foreign:?}");
+        }
     }
 
     #[test]

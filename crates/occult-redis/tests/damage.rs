@@ -4,7 +4,9 @@ mod world;
 
 use std::time::Duration;
 
-use solera_occult_redis::{Error, Gateway, Options, home_key, record_key, slot_of, timestamp_key};
+use solera_occult_redis::{
+    Error, Gateway, Layout, Options, home_key, record_key, slot_of, timestamp_key,
+};
 use solera_redis::Target;
 use solera_resp::Value;
 use world::{Cluster, bulk, call};
@@ -108,6 +110,78 @@ async fn foreign_and_damaged_data_lead_to_specific_errors() {
     foreign(&cluster, "record", &["DEL", &home("record"), &record("record")]);
     fails(&mut session, "SET record 2", &["LOST", "slot"]).await;
     fails(&mut gateway.session(), "SET record 2", &["EVICTED"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strings_in_envelopes_are_told_from_foreign_and_damaged_ones() {
+    let cluster = Cluster::start();
+    let enveloped = Options { layout: Layout::Envelope, ..Options::default() };
+    let gateway = cluster.gateway(enveloped).await;
+    let mut session = gateway.session();
+    session.update_all(vec![call("SET a 1"), call("SET b 2"), call("HSET h x 1")]).await.unwrap();
+    let at = |key: &str| &cluster.nodes[cluster.master_of(key)];
+    let sealed = world::text(&at("a").raw(&["GET", "a"]));
+    assert!(sealed.starts_with("\0OCCULT\u{1}") && sealed.ends_with('1'), "{sealed:?}");
+    assert_eq!(at("a").raw(&["EXISTS", &stamp("a")]), Value::Integer(0), "one key is enough");
+    assert_eq!(at("h").raw(&["EXISTS", &stamp("h")]), Value::Integer(1));
+    assert_eq!(at("h").raw(&["HGET", "h", "x"]), bulk("1"), "other types are plain");
+
+    // A value and its timestamp end one after the other.
+    session.update(call("SET brief 1 PX 60")).await.unwrap();
+    assert_eq!(session.read(&call("GET brief")).await, Ok(bulk("1")));
+    let gone = || at("brief").raw(&["GET", "brief"]) == Value::Null;
+    world::wait("the value does not expire", gone);
+    assert_eq!(session.read(&call("GET brief")).await, Ok(Value::Null));
+    assert_eq!(at("brief").raw(&["EXISTS", &stamp("brief")]), Value::Integer(1));
+    session.update(call("SET brief 2")).await.unwrap();
+    assert_eq!(at("brief").raw(&["EXISTS", &stamp("brief")]), Value::Integer(0));
+
+    // Another program writes, and removes.
+    foreign(&cluster, "a", &["SET", "a", "foreign"]);
+    for words in ["GET a", "STRLEN a", "SET a 2", "APPEND a 2", "DEL a"] {
+        let all = vec![call("INCR b"), call(words)];
+        let error = if words.starts_with("GET") || words.starts_with("STRLEN") {
+            session.read(&call(words)).await.unwrap_err()
+        } else {
+            session.update_all(all).await.unwrap_err()
+        };
+        let text = error.to_string();
+        assert!(text.starts_with("FOREIGN key") && text.contains('a'), "{words}: {text}");
+    }
+    assert_eq!(session.read(&call("GET b")).await, Ok(bulk("2")), "nothing was executed");
+    foreign(&cluster, "a", &["DEL", "a"]);
+    session.update(call("SET a 3")).await.unwrap();
+    assert_eq!(session.read(&call("GET a")).await, Ok(bulk("3")));
+    for damaged in ["\0OCCULT\u{1}", "\0OCCULT\u{1}\u{9}abc", "\0OCCULT\u{1}\u{3}abcd"] {
+        foreign(&cluster, "a", &["SET", "a", damaged]);
+        for words in ["GET a", "STRLEN a", "SET a 4"] {
+            let done = if words.starts_with("SET") {
+                session.update(call(words)).await
+            } else {
+                session.read(&call(words)).await
+            };
+            let text = done.expect_err(words).to_string();
+            assert!(text.contains("DAMAGED"), "{damaged:?}: {words}: {text}");
+        }
+    }
+
+    // A gateway with the other layout.
+    let plain = cluster.gateway(Options::default()).await;
+    let mut other = plain.session();
+    for error in [
+        other.read(&call("GET b")).await.unwrap_err(),
+        other.read(&call("HGET h x")).await.unwrap_err(),
+        other.update(call("SET b 3")).await.unwrap_err(),
+        other.update_all(vec![call("SET b 3"), call("SET other 3")]).await.unwrap_err(),
+    ] {
+        let text = error.to_string();
+        let both = text.contains("layout envelope") && text.contains("gateway plain");
+        assert!(text.starts_with("LAYOUT") && both, "{text}");
+    }
+    other.update(call("SET new 1")).await.unwrap();
+    let text = session.read(&call("GET new")).await.unwrap_err().to_string();
+    assert!(text.contains("FOREIGN") || text.contains("layout plain"), "{text}");
+    assert_eq!(other.read(&call("GET new")).await, Ok(bulk("1")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

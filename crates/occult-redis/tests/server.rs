@@ -4,7 +4,7 @@ mod world;
 
 use std::sync::Arc;
 
-use solera_occult_redis::{Gateway, Options, Server};
+use solera_occult_redis::{Gateway, Layout, Options, Server};
 use solera_resp::{Limits, ReplyParser, Value, encode_command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -68,11 +68,21 @@ fn all(values: &[Value]) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_of_redis_uses_a_cluster_with_causal_consistency() {
+    a_client_uses_a_cluster(Layout::Plain).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_of_redis_uses_a_cluster_with_strings_in_envelopes() {
+    a_client_uses_a_cluster(Layout::Envelope).await;
+}
+
+async fn a_client_uses_a_cluster(layout: Layout) {
     let cluster = Cluster::start();
-    let gateways =
-        [cluster.gateway(Options::default()).await, cluster.gateway(Options::default()).await];
+    let options = Options { layout, ..Options::default() };
+    let gateways = [cluster.gateway(options.clone()).await, cluster.gateway(options).await];
     let (mut one, mut two) = (Client::new(&gateways[0]).await, Client::new(&gateways[1]).await);
     data(&mut one).await;
+    parts_of_strings(&mut one).await;
     transactions(&mut one, &mut two).await;
     sessions(&mut one, &mut two).await;
     protocol(&mut one).await;
@@ -108,6 +118,63 @@ async fn data(one: &mut Client) {
     assert!(one.fails("NONSENSE").await.contains("unknown command 'NONSENSE'"));
     assert!(one.fails("GET").await.contains("wrong number of arguments for 'get'"));
     assert!(one.fails("SET solera:{0}:s 1").await.contains("reserved"));
+}
+
+/// All commands of strings, with lifetimes and errors in between.
+async fn parts_of_strings(one: &mut Client) {
+    assert_eq!(one.ask("SET text abcdef").await, ok());
+    for (range, part) in
+        [("0 -1", "abcdef"), ("1 2", "bc"), ("-3 -2", "de"), ("4 100", "ef"), ("-100 0", "a")]
+    {
+        assert_eq!(one.ask(&format!("GETRANGE text {range}")).await, bulk(part), "{range}");
+    }
+    for range in ["4 2", "-1 -2", "6 7"] {
+        assert_eq!(one.ask(&format!("GETRANGE text {range}")).await, bulk(""), "{range}");
+    }
+    assert_eq!(one.ask("SUBSTR text 1 1").await, bulk("b"));
+    assert_eq!(one.ask("GETRANGE none 0 -1").await, bulk(""));
+    assert!(one.fails("GETRANGE text x 1").await.starts_with("ERR value is not an integer"));
+    assert!(one.fails("GETRANGE s 0 1").await.starts_with("WRONGTYPE"));
+    assert_eq!(one.ask("SETRANGE text 4 XY").await, int(6));
+    assert_eq!(one.ask("GETBIT text 1").await, int(1));
+    assert_eq!(one.ask("BITCOUNT text 0 0").await, int(3));
+    assert_eq!(one.ask("BITPOS text 0").await, int(0));
+    assert_eq!(one.ask("GET text").await, bulk("abcdXY"));
+    assert_eq!(one.ask("SETBIT text 7 0").await, int(1));
+    assert!(one.fails("INCR text").await.starts_with("ERR value is not an integer"));
+    assert!(one.fails("SADD text x").await.starts_with("WRONGTYPE"));
+    assert!(one.fails("APPEND s x").await.starts_with("WRONGTYPE"));
+    assert_eq!(one.ask("SETNX text x").await, int(0));
+    assert_eq!(one.ask("GET text").await, bulk("`bcdXY"));
+    assert_eq!(one.ask("TYPE text").await, Value::Simple("string".to_owned()));
+
+    assert_eq!(one.ask("EXPIRE text 100").await, int(1));
+    assert_eq!(one.ask("APPEND text !").await, int(7));
+    assert_eq!(one.ask("TTL text").await, int(100));
+    assert_eq!(one.ask("SET text 1 KEEPTTL").await, ok());
+    assert_eq!(one.ask("GETEX text PERSIST").await, bulk("1"));
+    assert_eq!(one.ask("TTL text").await, int(-1));
+    assert_eq!(one.ask("PSETEX text 100000 2").await, ok());
+    assert_eq!(one.ask("INCRBYFLOAT text 1.5").await, bulk("3.5"));
+    assert_eq!(one.ask("PERSIST text").await, int(1));
+    // Types change, within transactions as well.
+    one.ask("MULTI").await;
+    for words in ["SET text a", "STRLEN text", "APPEND text b", "GET text", "DEL text", "GET text"]
+    {
+        one.ask(words).await;
+    }
+    for words in ["RPUSH text x", "GET text", "SET text last", "EXISTS text", "GETRANGE text 0 1"] {
+        one.ask(words).await;
+    }
+    let Value::Array(replies) = one.ask("EXEC").await else { panic!() };
+    assert_eq!(replies[..6], [ok(), int(1), int(2), bulk("ab"), int(1), Value::Null]);
+    assert_eq!(replies[6], int(1));
+    assert!(matches!(&replies[7], Value::Error(text) if text.starts_with("WRONGTYPE")));
+    assert_eq!(replies[8..], [ok(), int(1), bulk("la")]);
+    assert_eq!(one.ask("GET text").await, bulk("last"));
+    assert_eq!(one.ask("DEL text").await, int(1));
+    assert_eq!(one.ask("HSET text a 1").await, int(1));
+    assert_eq!(one.ask("HGET text a").await, bulk("1"));
 }
 
 async fn transactions(one: &mut Client, two: &mut Client) {

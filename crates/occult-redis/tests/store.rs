@@ -16,7 +16,7 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome, Why};
 use solera_mixt::store::{Begin, BoxFuture, Database, Location, Name, NameWrite, StoreError};
 use solera_mixt::{conformance, recovery};
-use solera_occult_redis::{Options, Store};
+use solera_occult_redis::{Layout, Options, Store};
 use solera_program::codec::Codec;
 use solera_program::value::Value;
 use solera_redis::Target;
@@ -26,7 +26,11 @@ use world::{Cluster, bulk};
 const SPACES: [(&str, &str); 3] = [("carts", "cart:"), ("wishes", "wish:"), ("odd", "solera:")];
 
 fn store(cluster: &Cluster) -> Store {
-    let options = Options { timeout: Duration::from_secs(5), ..Options::default() };
+    store_with(cluster, Layout::Plain)
+}
+
+fn store_with(cluster: &Cluster, layout: Layout) -> Store {
+    let options = Options { timeout: Duration::from_secs(5), layout, ..Options::default() };
     Store::new("redis", Target::parse(&cluster.url()).unwrap(), SPACES, options)
 }
 
@@ -103,6 +107,10 @@ async fn it_keeps_the_contract_of_a_store_of_level_pcpsi() {
     assert_eq!(database.level("no such space"), None);
     assert!(database.spans("carts", "wishes") && !database.spans("carts", "other"));
     conformance::of_redis_types(&database, "carts").await;
+
+    // A cluster has one layout.
+    let envelopes = Cluster::start();
+    conformance::of_redis_types(&store_with(&envelopes, Layout::Envelope), "carts").await;
 
     // Other programs know the objects.
     let raw = |words: &[&str]| cluster.nodes[cluster.master_of(words[1])].raw(words);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use solera_config::{ConfigError, StoreSpec};
 use solera_mixt::store::Database;
-use solera_occult_redis::{Options, Store};
+use solera_occult_redis::{Layout, Options, Store};
 use solera_redis::{Redis, TIMEOUT, Target, TargetError};
 
 use super::refuse;
@@ -57,10 +57,18 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Arc<dyn Database>, ConfigError> {
     let spaces = spaces.iter().map(|(space, prefix)| (space.name.value.as_str(), prefix.as_str()));
     let timeout = spec.timeout.unwrap_or(TIMEOUT);
     if is_pcpsi {
-        let options = Options { timeout, ..Options::default() };
+        let options = Options { timeout, layout: layout(spec)?, ..Options::default() };
         return Ok(Arc::new(Store::new(&spec.name, target, spaces, options)));
     }
+    if let Some(layout) = &spec.layout {
+        return refuse(spec, layout, "a layout is for spaces of level pcpsi in a Redis Cluster");
+    }
     Ok(Arc::new(Redis::new(&spec.name, target, spaces, timeout)))
+}
+
+fn layout(spec: &StoreSpec) -> Result<Layout, ConfigError> {
+    let Some(layout) = &spec.layout else { return Ok(Layout::Plain) };
+    layout.value.parse().or_else(|why: String| refuse(spec, layout, &why))
 }
 
 /// Returns whether the spaces are of level `pcpsi`. All spaces of a store have one level.

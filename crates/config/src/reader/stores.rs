@@ -25,6 +25,7 @@ pub(super) struct StoreTable {
     cert: Option<Spanned<String>>,
     key: Option<Spanned<String>>,
     schema: Option<Spanned<String>>,
+    layout: Option<Spanned<String>>,
     timeout_ms: Option<Spanned<u64>>,
     max_connections: Option<Spanned<u64>>,
     #[serde(default)]
@@ -118,6 +119,7 @@ impl Reader<'_> {
             password,
             tls,
             schema: table.schema.map(|schema| self.placed(schema)),
+            layout: table.layout.map(|layout| self.placed(layout)),
             timeout: table.timeout_ms.map(|ms| Duration::from_millis(ms.into_inner())),
             connections: table.max_connections.map(|most| self.placed(most)),
             spaces,

@@ -14,11 +14,15 @@ use crate::functions::{Answer, Request, reply_of, text_of};
 use crate::lives::State;
 use crate::risk::{Life, Risk};
 use crate::slot::{record_key, slot_of, timestamp_key};
-use crate::stored::{Kind, Record, Stored};
+use crate::stored::{Damage, Kind, Layout, Record, Stored, open_envelope};
 
 /// Delays before the attempts at a replica (§8.3).
 const DELAYS: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4)];
+
+/// Commands that read bits. A function without writes cannot execute them on a string in an
+/// envelope.
+const BITS: [&[u8]; 3] = [b"GETBIT", b"BITCOUNT", b"BITPOS"];
 
 /// The read phase of a transaction.
 #[derive(Clone, Debug)]
@@ -68,6 +72,16 @@ impl Look {
         Ok(Look { reply, stored, record, timestamp })
     }
 
+    /// Fails if the slot's strings have another layout.
+    fn of_layout(self, call: &Call, own: Layout) -> Result<Look, Error> {
+        match self.record.as_ref().map(|record| record.layout) {
+            Some(found) if found != own => {
+                Err(Error::Layout { slot: slot_of(&call.key), found, own })
+            }
+            _ => Ok(self),
+        }
+    }
+
     /// Fails if the slot's record is missing at the master.
     fn checked(self, call: &Call, is_master: bool) -> Result<Option<Look>, Error> {
         if is_master && self.record.is_none() && self.timestamp.is_some() {
@@ -110,16 +124,34 @@ impl Gateway {
         call: &Call,
     ) -> Result<Option<Look>, Error> {
         let slot = slot_of(&call.key);
+        let layout = self.options.layout;
+        if layout == Layout::Envelope && BITS.contains(&&call.words[0][..]) {
+            // Redis counts bits of whole values only.
+            return Ok(None);
+        }
         let (record, stamp) = (record_key(slot), timestamp_key(&call.key));
         if call.words[0] == b"GET" {
+            let mut words = vec![b"MGET", &record[..], &call.key];
+            if layout == Layout::Plain {
+                words.push(&stamp);
+            }
             let mut bytes = Vec::new();
-            encode_command(&mut bytes, &[b"MGET", &record[..], &call.key, &stamp]);
+            encode_command(&mut bytes, &words);
             match self.cluster.ask_near(address, bytes).await {
                 Some(Value::Array(values)) => {
-                    let Ok([record, reply, stored]) = <[Value; 3]>::try_from(values) else {
-                        return Err(Error::unexpected(slot, &Value::Null));
-                    };
-                    let look = Look::new(call, record, stored, reply)?;
+                    let (record, stored, reply) = match layout {
+                        Layout::Plain => <[Value; 3]>::try_from(values)
+                            .map(|[record, reply, stored]| (record, stored, reply)),
+                        Layout::Envelope => match <[Value; 2]>::try_from(values) {
+                            Ok([record, reply]) => {
+                                let (stored, reply) = opened(call, reply)?;
+                                Ok((record, stored, reply))
+                            }
+                            Err(values) => Err(values),
+                        },
+                    }
+                    .map_err(|values| Error::unexpected(slot, &Value::Array(values)))?;
+                    let look = Look::new(call, record, stored, reply)?.of_layout(call, layout)?;
                     if !look.is_unclear() {
                         let whole = is_master || look.is_whole(look.reply != Value::Null);
                         return Ok(look.checked(call, is_master)?.filter(|_| whole));
@@ -136,10 +168,10 @@ impl Gateway {
         match self.cluster.ask_near(address, bytes).await {
             Some(Value::Error(text)) => Err(Error::Reply(text)),
             Some(Value::Array(values)) => {
-                let Ok([_, record, stored, reply, exists]) = <[Value; 5]>::try_from(values) else {
-                    return Err(Error::unexpected(slot, &Value::Null));
-                };
+                let [_, record, stored, reply, exists] =
+                    <[Value; 5]>::try_from(values).map_err(|values| of_look(slot, &values))?;
                 let look = Look::new(call, record, stored, reply_of(reply))?;
+                let look = look.of_layout(call, layout)?;
                 let whole = is_master || look.is_whole(exists == Value::Integer(1));
                 Ok(look.checked(call, is_master)?.filter(|_| whole))
             }
@@ -204,6 +236,29 @@ impl Gateway {
             self.cluster.lives(|lives| matches!(lives.state(record.life), State::Ended(_)))
         };
         record.is_some_and(ended)
+    }
+}
+
+/// Returns the timestamp and the value of a string that was read in its envelope.
+fn opened(call: &Call, found: Value) -> Result<(Value, Value), Error> {
+    let Value::Bulk(bytes) = found else { return Ok((Value::Null, Value::Null)) };
+    let slot = slot_of(&call.key);
+    let (stored, value) = open_envelope(&bytes).map_err(|why| match why {
+        Damage::NoEnvelope => {
+            Error::Foreign { key: String::from_utf8_lossy(&call.key).into_owned(), slot }
+        }
+        why => Error::damaged(&call.key, slot, &why),
+    })?;
+    Ok((Value::Bulk(stored.to_vec()), Value::Bulk(value.to_vec())))
+}
+
+/// Returns the error of an answer to a look that is shorter than it should be.
+fn of_look(slot: ShardId, values: &[Value]) -> Error {
+    match values {
+        [Value::Bulk(word), text] if word == b"FAILED" => {
+            Error::Failed { slot, text: text_of(text) }
+        }
+        other => Error::unexpected(slot, &Value::Array(other.to_vec())),
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) fn of(error: Error) -> StoreError {
         Error::Lost { .. }
         | Error::DamagedTimestamp { .. }
         | Error::DamagedRecord { .. }
+        | Error::Foreign { .. }
+        | Error::Layout { .. }
         | Error::Failed { .. } => StoreError::Denied(text),
         Error::RepliesLost(_) | Error::Token(_) | Error::Refused(_) => StoreError::Refused(text),
     }
