@@ -226,6 +226,11 @@ level = 'linearizable'
                 ("'h:'", "'log:h:'", "keys that begin with 'log:h:' would be in"),
                 (
                     "[[store.space]]",
+                    "timeout_ms = 6001\n[[store.space]]",
+                    "store 'cache': timeout_ms is at most 6000 for spaces of level pcpsi",
+                ),
+                (
+                    "[[store.space]]",
                     "layout = 'flat'\n[[store.space]]",
                     "line 5: store 'cache': there is no layout 'flat'; there are plain and envelope",
                 ),

@@ -479,8 +479,8 @@ const STORES: [Setting; 16] = [
         STORE,
         "timeout_ms",
         Rule("5000; 30000 for `postgres` and `solera`"),
-        "time limit of a reply, 1 to 600000. It is also the time for which a call waits for a free connection; if \
-         the setting is left out, that time is 5000",
+        "time limit of a reply, 1 to 600000; for spaces of level `pcpsi` in a Redis Cluster at most 6000. It is also the \
+         time for which a call waits for a free connection; if the setting is left out, that time is 5000",
     ),
     fixed(
         STORE,

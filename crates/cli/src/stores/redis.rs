@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use solera_config::{ConfigError, StoreSpec};
+use solera_mixt::outcome::IN_DOUBT_MS;
 use solera_mixt::store::Database;
 use solera_occult_redis::{Layout, Options, Store};
 use solera_redis::{Redis, TIMEOUT, Target, TargetError};
@@ -57,6 +58,12 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Arc<dyn Database>, ConfigError> {
     let spaces = spaces.iter().map(|(space, prefix)| (space.name.value.as_str(), prefix.as_str()));
     let timeout = spec.timeout.unwrap_or(TIMEOUT);
     if is_pcpsi {
+        // A request takes effect until twice its time limit has passed.
+        if timeout.as_millis() * 2 > IN_DOUBT_MS.into() {
+            let reason =
+                format!("timeout_ms is at most {} for spaces of level pcpsi", IN_DOUBT_MS / 2);
+            return refuse(spec, &spec.kind, &reason);
+        }
         let options = Options { timeout, layout: layout(spec)?, ..Options::default() };
         return Ok(Arc::new(Store::new(&spec.name, target, spaces, options)));
     }
