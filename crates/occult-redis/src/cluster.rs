@@ -269,7 +269,8 @@ impl Cluster {
         let trip = |node: &&String| known.trips.get(*node).copied().unwrap_or(Duration::MAX);
         let replica = owners.replicas.iter().filter(usable).min_by_key(trip);
         let farther = |replica: &String| {
-            self.reach.near.is_empty() && trip(&replica) > trip(&&owners.master) + PREFERENCE
+            self.reach.near.is_empty()
+                && trip(&replica) > trip(&&owners.master).saturating_add(PREFERENCE)
         };
         match replica {
             Some(replica) if !farther(replica) => Some((replica.clone(), false)),
