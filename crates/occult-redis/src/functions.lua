@@ -231,6 +231,10 @@ local function open(keys, now)
   slot.node = replication()
   if slot.new then
     slot.life, slot.off = slot.node.life, slot.node.off + 1
+    if slot.node.began > 0 then
+      -- What was lost at the promotion may have been the slot's first writes.
+      slot.gaps[1] = slot.node.before .. ':' .. decimal(slot.node.began) .. ':0:0:0'
+    end
   else
     slot.changed = begin_life(slot, slot.node)
   end

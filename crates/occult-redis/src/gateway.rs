@@ -201,6 +201,15 @@ impl Gateway {
         }
     }
 
+    /// Fails if a write on which a transaction depends was lost in one of the slots that it reads
+    /// or writes.
+    async fn check_all_lives(&self, slots: &[(ShardId, Record)], risk: &Risk) -> Result<(), Error> {
+        for (slot, record) in slots {
+            self.check_lives(*slot, record, risk).await?;
+        }
+        Ok(())
+    }
+
     /// Returns the life of which a master does not know where it ended, if it has lost nothing of
     /// this risk.
     async fn clear(&self, slot: ShardId, answer: &Answer, risk: &Risk) -> Result<Life, Error> {

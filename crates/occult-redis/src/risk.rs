@@ -17,6 +17,11 @@ pub(crate) struct Life(pub(crate) [u8; 8]);
 pub(crate) struct Risk(BTreeMap<Life, u64>);
 
 impl Risk {
+    /// Creates a risk of one life.
+    pub(crate) fn of_one(life: Life, offset: u64) -> Risk {
+        Risk(BTreeMap::from([(life, offset)]))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -16,8 +16,10 @@ use crate::cluster::{Failure, now};
 use crate::commands::{Access, Call};
 use crate::error::Error;
 use crate::functions::{Answer, Request, Wish, replies_of};
+use crate::lives::{Verdict, judge};
+use crate::risk::Risk;
 use crate::slot::slot_of;
-use crate::stored::{Kind, Stored};
+use crate::stored::{Kind, Record, Stored};
 
 /// Number of attempts to get a lock that another transaction holds.
 const LOCK_ATTEMPTS: u32 = 10;
@@ -57,6 +59,7 @@ impl Attempt<'_> {
 struct Prepared {
     assigned: Stamp,
     overwritten: Past,
+    record: Option<Record>,
 }
 
 impl Gateway {
@@ -79,7 +82,8 @@ impl Gateway {
             match answer.word.as_str() {
                 "PREPARED" => {
                     let overwritten = Past::of(&answer.take(1), slot, answer.record.as_ref())?;
-                    return Ok(Prepared { assigned: Stamp(answer.number(0)), overwritten });
+                    let (assigned, record) = (Stamp(answer.number(0)), answer.record);
+                    return Ok(Prepared { assigned, overwritten, record });
                 }
                 "LOCKED" => {
                     self.meet_lock(slot, &answer, attempt.until).await?;
@@ -142,7 +146,10 @@ impl Session {
         };
         let prepares = attempt.slots.iter().map(|slot| gateway.prepare(&attempt, *slot));
         let prepared: Result<Vec<Prepared>, Error> = join_all(prepares).await.into_iter().collect();
-        let past = prepared.and_then(|prepared| commit_past(&gateway, &attempt, &prepared));
+        let past = match prepared {
+            Ok(prepared) => commit_past(&gateway, &attempt, prepared).await,
+            Err(error) => Err(error),
+        };
         let past = match past {
             Ok(past) => past,
             Err(error) => {
@@ -217,12 +224,31 @@ impl Session {
 }
 
 /// Validates the transaction (§6.2), and returns its commit timestamp.
-fn commit_past(
+async fn commit_past(
     gateway: &Gateway,
     attempt: &Attempt<'_>,
-    prepared: &[Prepared],
+    mut prepared: Vec<Prepared>,
 ) -> Result<Past, Error> {
     let work = attempt.work;
+    let mut touched = work.changed.to_vec();
+    for (slot, each) in attempt.slots.iter().zip(&prepared) {
+        touched.extend(each.record.clone().map(|record| (*slot, record)));
+    }
+    let mut risk = work.risk.clone();
+    for (slot, each) in attempt.slots.iter().zip(&mut prepared) {
+        if attempt.wish(*slot).calls.iter().all(|call| call.blind) {
+            // A blind write does not depend on what was lost with the version that it overwrites.
+            gateway.cluster.lives(|lives| {
+                each.overwritten.risk.retain(|life, offset| {
+                    let one = Risk::of_one(life, offset);
+                    let is_lost = |record| matches!(judge(record, &one, lives), Verdict::Lost(_));
+                    !touched.iter().any(|(_, record)| is_lost(record))
+                });
+            });
+        }
+        risk.merge(&each.overwritten.risk);
+    }
+    gateway.check_all_lives(&touched, &risk).await?;
     let at: Vec<PreparedAt> = prepared
         .iter()
         .map(|each| PreparedAt {
@@ -237,8 +263,6 @@ fn commit_past(
     let mut written: Vec<_> = writes.map(|call| (slot_of(&call.key), SITE)).collect();
     written.dedup();
     let commit = work.transaction.commit(&at, &written, &gateway.homes, true);
-    let mut risk = work.risk.clone();
-    prepared.iter().for_each(|each| risk.merge(&each.overwritten.risk));
     Ok(Past { timestamp: commit.timestamp, risk })
 }
 

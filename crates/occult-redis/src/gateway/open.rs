@@ -104,8 +104,8 @@ impl Session {
             self.adopt(open.reading.past());
             return Ok(Vec::new());
         }
-        let (transaction, risk) = (&open.reading.transaction, &open.reading.risk);
-        self.run(&Work { transaction, risk, watches: &[], calls }).await
+        let Reading { transaction, risk, changed } = &open.reading;
+        self.run(&Work { transaction, risk, changed, watches: &[], calls }).await
     }
 
     /// Executes commands as one transaction if no watched key has changed.
@@ -116,7 +116,7 @@ impl Session {
         self.settle_doubt().await?;
         let past = self.past.clone();
         let (transaction, risk) = (&Transaction::new(past.timestamp), &past.risk);
-        self.run(&Work { transaction, risk, watches: &watches.0, calls }).await
+        self.run(&Work { transaction, risk, changed: &[], watches: &watches.0, calls }).await
     }
 
     /// Returns whether commands only read, so that [`Session::read_all`] can run them.

@@ -29,11 +29,17 @@ const BITS: [&[u8]; 3] = [b"GETBIT", b"BITCOUNT", b"BITPOS"];
 pub(super) struct Reading {
     pub(super) transaction: Transaction,
     pub(super) risk: Risk,
+    /// Slots that were read, with their records, whose masters have had other lives.
+    pub(super) changed: Vec<(ShardId, Record)>,
 }
 
 impl Reading {
     pub(super) fn new(past: &Past) -> Reading {
-        Reading { transaction: Transaction::new(past.timestamp.clone()), risk: past.risk.clone() }
+        Reading {
+            transaction: Transaction::new(past.timestamp.clone()),
+            risk: past.risk.clone(),
+            changed: Vec::new(),
+        }
     }
 
     pub(super) fn past(&self) -> Past {
@@ -399,6 +405,8 @@ impl Session {
             Freshness::Stale => Ok(Err(look)),
             Freshness::Fresh => {
                 self.count(reading, slot, &look);
+                // A copy that was read before may lack what this version depends on.
+                self.gateway.check_all_lives(&reading.changed, &reading.risk).await?;
                 Ok(Ok(look))
             }
         }
@@ -413,6 +421,12 @@ impl Session {
         }
         if let Some(record) = &look.record {
             reading.risk.add(record.life, record.offset);
+            let known = |(other, before): &(ShardId, Record)| {
+                *other == slot && before.life == record.life && before.gaps == record.gaps
+            };
+            if !record.gaps.is_empty() && !reading.changed.iter().any(known) {
+                reading.changed.push((slot, record.clone()));
+            }
         }
         self.gateway.cluster.lives(|lives| lives.settle(&mut reading.risk));
     }

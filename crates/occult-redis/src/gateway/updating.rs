@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::functions::{Answer, Sending, Wish, replies_of};
 use crate::risk::{Life, Risk};
 use crate::slot::slot_of;
+use crate::stored::Record;
 
 /// A key with the stored timestamp that it must still have.
 pub(super) type Watch = (Vec<u8>, Vec<u8>);
@@ -33,6 +34,8 @@ impl Watches {
 pub(super) struct Work<'a> {
     pub(super) transaction: &'a Transaction,
     pub(super) risk: &'a Risk,
+    /// Slots that it has read, with their records, whose masters have had other lives.
+    pub(super) changed: &'a [(ShardId, Record)],
     pub(super) watches: &'a [Watch],
     pub(super) calls: &'a [Call],
 }
@@ -164,7 +167,11 @@ impl Session {
     pub(super) async fn run(&mut self, work: &Work<'_>) -> Result<Vec<Value>, Error> {
         match work.slots()[..] {
             [] => Ok(Vec::new()),
-            [slot] => self.run_in_one_slot(slot, work).await,
+            // Otherwise the versions that it overwrites can depend on what was lost in a slot that
+            // it has read, which only the gateway can check, between PREPARE and COMMIT.
+            [slot] if work.changed.iter().all(|(read, _)| *read == slot) => {
+                self.run_in_one_slot(slot, work).await
+            }
             _ => self.run_in_slots(work).await,
         }
     }

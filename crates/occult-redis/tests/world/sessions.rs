@@ -10,7 +10,9 @@ use std::time::Duration;
 use solera_checker::pcpsi::{
     History, Operation, Outcome, Read, Transaction, Version, Violation, Write, check,
 };
-use solera_occult_redis::{Call, Counters, Error, Gateway, Options, Session};
+use solera_occult_redis::{
+    Call, Counters, Error, Gateway, Layout, Options, Session, home_key, slot_of,
+};
 use solera_random::Random;
 use solera_resp::Value;
 
@@ -58,12 +60,8 @@ fn write(key: &str, id: u64, overwrote: Option<Version>) -> Operation {
 
 impl Load {
     /// Creates a load through two gateways.
-    pub(crate) async fn new(cluster: &Cluster) -> Arc<Load> {
-        let options = Options {
-            timeout: Duration::from_secs(6),
-            expiry: Duration::from_millis(500),
-            ..Options::default()
-        };
+    pub(crate) async fn new(cluster: &Cluster, layout: Layout) -> Arc<Load> {
+        let options = Load::options(layout);
         let gateways = vec![cluster.gateway(options.clone()).await, cluster.gateway(options).await];
         Arc::new(Load {
             gateways,
@@ -74,6 +72,60 @@ impl Load {
             errors: Mutex::default(),
             counters: Mutex::default(),
         })
+    }
+
+    fn options(layout: Layout) -> Options {
+        Options {
+            timeout: Duration::from_secs(6),
+            expiry: Duration::from_millis(500),
+            layout,
+            ..Options::default()
+        }
+    }
+
+    /// Runs transactions on two keys, each through a gateway of its own, until one of the gateways
+    /// has died when the first key's slot held the transaction and the second key's master had not
+    /// answered.
+    pub(crate) async fn die_prepared(&self, cluster: &Cluster, keys: [&str; 2], layout: Layout) {
+        let [first, second] = keys.map(|key| cluster.master_of(key));
+        assert_ne!(first, second);
+        let home = String::from_utf8(home_key(slot_of(keys[0].as_bytes()))).unwrap();
+        for _ in 0..40 {
+            let gateway = cluster.gateway(Load::options(layout)).await;
+            let ids = [self.write_id(), self.write_id()];
+            let words = [0, 1].map(|at| call(&format!("APPEND {} ,{}", keys[at], ids[at])));
+            cluster.nodes[second].freeze();
+            let mut session = gateway.session();
+            drop(gateway);
+            let mut dying = tokio::spawn(async move { session.update_all(words.to_vec()).await });
+            // A short string of MessagePack begins with its length.
+            let text = format!(",{}", ids[0]).into_bytes();
+            let packed = [&[0xa0 + text.len() as u8], &text[..]].concat();
+            // The others must not count the master as failed.
+            let end = tokio::time::Instant::now() + Duration::from_millis(700);
+            let mut is_held = false;
+            while !is_held && !dying.is_finished() && tokio::time::Instant::now() < end {
+                let state = cluster.nodes[first].raw(&["GET", &home]);
+                is_held = matches!(&state, Value::Bulk(bytes)
+                    if bytes.windows(packed.len()).any(|part| part == packed));
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            dying.abort();
+            let ended = (&mut dying).await;
+            cluster.nodes[second].thaw();
+            let writes = [0, 1].map(|at| write(keys[at], ids[at], None)).to_vec();
+            let session = self.next_session.fetch_add(1, Ordering::Relaxed);
+            let outcome = match ended {
+                Ok(Err(Error::Aborted(_) | Error::Unavailable { .. })) => Outcome::Aborted,
+                _ => Outcome::Unknown,
+            };
+            let dead = Transaction { session, order: 1, site: 0, outcome, operations: writes };
+            self.history.lock().unwrap().push(dead);
+            if is_held {
+                return;
+            }
+        }
+        panic!("other transactions held the slots all the time");
     }
 
     pub(crate) fn stop(&self) {
@@ -125,16 +177,19 @@ impl Load {
         for transaction in &mut transactions {
             let committed = transaction.outcome == Outcome::Committed;
             for operation in &mut transaction.operations {
-                let (key, id) = match operation {
-                    Operation::Read(Read { key, version: Version::Of(id), .. }) => (key, *id),
+                let (key, ids) = match operation {
+                    Operation::Read(Read { key, version, .. }) => (key, [Some(*version), None]),
                     Operation::Write(write) => {
                         write.stamp = place(&write.key, write.id).map(|at| at as u64 + 1);
-                        (&mut write.key, write.id)
+                        (&mut write.key, [write.overwrote, Some(Version::Of(write.id))])
                     }
-                    Operation::Read(_) => continue,
                 };
-                if committed && place(key, id).is_none() {
-                    lost.insert((key.clone(), id));
+                for version in ids.into_iter().flatten().filter(|_| committed) {
+                    if let Version::Of(id) = version
+                        && place(key, id).is_none()
+                    {
+                        lost.insert((key.clone(), id));
+                    }
                 }
             }
         }
