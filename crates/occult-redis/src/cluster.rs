@@ -29,6 +29,8 @@ const AVOID: Duration = Duration::from_secs(1);
 const SLOW: Duration = Duration::from_millis(50);
 /// Time between two attempts while a slot moves or its master is replaced.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Time that an attempt needs. Without it, the reason of the last one is reported.
+const LEAST_ATTEMPT: Duration = Duration::from_millis(50);
 /// A replica is used if it is at most so much farther than the master.
 const PREFERENCE: Duration = Duration::from_micros(500);
 
@@ -401,9 +403,10 @@ impl Cluster {
         }
     }
 
-    /// Waits until the slot may have another master. Fails after the time limit.
+    /// Waits until the slot may have another master. Fails if no time would be left for another
+    /// attempt.
     async fn wait(&self, slot: ShardId, until: Instant, why: &str) -> Result<(), Failure> {
-        if Instant::now() >= until {
+        if Instant::now() + LEAST_ATTEMPT >= until {
             let why = why.to_owned();
             return Err(Failure::Error(Error::Unavailable { slot, why }));
         }

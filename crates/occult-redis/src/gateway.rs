@@ -28,6 +28,9 @@ pub use updating::Watches;
 
 /// All masters are one site: their stamps follow the slower one of their clock and the gateway's.
 const SITE: SiteId = SiteId(0);
+/// Greatest number of masters on whose last writes a token may depend. Larger clusters of Redis are
+/// not recommended, and what a token contains is stored with each later write of its session.
+const MOST_LIVES: usize = 1000;
 /// Begin of a token's text.
 const TOKEN: &str = "OR1";
 
@@ -293,6 +296,9 @@ impl Session {
         let Scheme::Temporal(_) = stored.timestamp.scheme() else {
             return Err(wrong("its timestamp is not of the temporal encoding"));
         };
+        if stored.risk.len() > MOST_LIVES {
+            return Err(wrong("it depends on more masters than a cluster can have"));
+        }
         let mut timestamp = self.gateway.session().past.timestamp;
         timestamp.merge(&stored.timestamp, &self.gateway.homes);
         self.past = Past { timestamp, risk: stored.risk };

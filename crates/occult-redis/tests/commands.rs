@@ -76,12 +76,7 @@ async fn a_stale_replica_is_treated_by_the_policy() {
     world::wait("the replica does not follow", || {
         cluster.nodes[replica].raw(&["GET", "x"]) == bulk("1")
     });
-    // Nodes list a replica once they know that it has data.
-    let port = Value::Integer(cluster.nodes[replica].port.into());
-    let lists = |reply: &Value| format!("{reply:?}").contains(&format!("{port:?}"));
-    world::wait("the replica is not listed", || {
-        cluster.nodes.iter().all(|node| lists(&node.raw(&["CLUSTER", "SLOTS"])))
-    });
+    cluster.wait_until_listed(replica);
     let near = vec![cluster.nodes[replica].address()];
     let gateway = cluster.gateway(Options { near, ..Options::default() }).await;
     let mut writer = gateway.session();

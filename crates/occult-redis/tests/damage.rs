@@ -209,11 +209,130 @@ async fn clocks_and_tokens_that_are_ahead_drag_no_stamps_along() {
 
     let good = other.token();
     other.attach(&good).unwrap();
+    // Tokens with a correct sum: of another encoding, of more shards, of too many masters.
+    let (stamp, lives) = (b"\x01v\x02\x08\0", [[1, 2, 3, 4, 5, 6, 7, 8, 9]; 1001].concat());
+    for (bytes, why) in [
+        (b"\x01v\0\0\0".to_vec(), "not of the temporal encoding"),
+        ([&stamp[..], &[1, 5, 0x80, 0x80, 1, 0]].concat(), "cannot be attached"),
+        ([&stamp[..], &[0, 0xe9, 7], &many(&lives)].concat(), "more masters"),
+        ([&stamp[..], &[0, 1, 1, 2, 3]].concat(), "replication offsets"),
+    ] {
+        let text = other.attach(&token_of(&bytes)).unwrap_err().to_string();
+        assert!(text.contains(why), "{bytes:?}: {text}");
+    }
     let bad =
         [good.replace("OR1:", "OR2:"), good[..good.len() - 1].to_owned(), "OR1:zz:0".to_owned()];
     for token in bad.iter().map(String::as_str).chain(["OR1::0", "x", "OR1:é:0"]) {
         assert!(matches!(other.attach(token), Err(Error::Token(_))), "{token}");
     }
+}
+
+/// Returns a token of these bytes with a correct sum.
+fn token_of(bytes: &[u8]) -> String {
+    let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("OR1:{hex}:{sum:x}")
+}
+
+/// Numbers the lives of a list, so that all differ.
+fn many(lives: &[u8]) -> Vec<u8> {
+    let numbered = lives
+        .chunks(9)
+        .enumerate()
+        .flat_map(|(number, life)| [&(number as u16).to_be_bytes()[..], &life[2..]].concat());
+    numbered.collect()
+}
+
+fn shown(cluster: &Cluster, key: &str) -> u64 {
+    let kept = world::text(&cluster.nodes[cluster.master_of(key)].raw(&["GET", &record(key)]));
+    kept.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_goes_back_repeats_no_stamp_and_drags_others_along_once() {
+    let cluster = Cluster::start();
+    let gateway = cluster.gateway(Options::default()).await;
+    let mut session = gateway.session();
+    session.update(call("SET a 0")).await.unwrap();
+    // As if the clocks of this master and of a gateway had been 40 seconds ahead until now.
+    let ahead = "local s = redis.call('GET', KEYS[1]) \
+        local stamp = string.format('%.0f', s:match('S1 (%d+)') + 4e7) \
+        redis.call('SET', KEYS[1], (s:gsub('S1 %d+', 'S1 ' .. stamp))) return stamp";
+    let reply = foreign(&cluster, "a", &["EVAL", ahead, "1", &record("a")]);
+    let first: u64 = world::text(&reply).parse().unwrap();
+    let mut last = first;
+    for round in 0..20 {
+        for key in ["a", "b", "c"] {
+            session.update(call(&format!("SET {key} {round}"))).await.unwrap();
+            let stamp = shown(&cluster, key);
+            assert!(stamp > last, "{key}: {stamp} after {last}");
+            last = stamp;
+        }
+    }
+    assert!(last <= first + 100, "each write takes the next stamp: {}", last - first);
+    // A session that does not depend on it has stamps of the present.
+    gateway.session().update(call("SET d 1")).await.unwrap();
+    assert!(shown(&cluster, "d") < first - 20_000_000);
+    assert_eq!(gateway.session().read(&call("GET c")).await, Ok(bulk("19")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_that_cannot_serve_are_passed_over_and_masters_say_why_they_refuse() {
+    let cluster = Cluster::start();
+    let (master, replica) = (cluster.master_of("x"), cluster.replica_of(cluster.master_of("x")));
+    let fill = "for n = 1, 150 do redis.call('SET', KEYS[1] .. n, string.rep('x', 2000)) end";
+    foreign(&cluster, "{x}", &["EVAL", fill, "1", "{x}"]);
+    cluster.wait_until_listed(replica);
+    let near = vec![cluster.nodes[replica].address()];
+    let gateway = cluster.gateway(Options { near, ..Options::default() }).await;
+    let mut session = gateway.session();
+    session.update(call("SET x 1")).await.unwrap();
+    session.update(call("HSET h{x} a 1")).await.unwrap();
+    let at = &cluster.nodes[replica];
+    let reads = [(call("GET x"), bulk("1")), (call("HGET h{x} a"), bulk("1"))];
+    // LOADING, because each key takes 20 ms. It answers after each KiB.
+    for (name, value) in [
+        ("key-load-delay", "20000"),
+        ("loading-process-events-interval-bytes", "1024"),
+        ("rdbcompression", "no"),
+    ] {
+        at.raw(&["CONFIG", "SET", name, value]);
+    }
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(|| at.try_raw(&["DEBUG", "RELOAD"]));
+        world::wait(
+            "it does not load",
+            || matches!(at.try_raw(&["GET", "x"]), Ok(Value::Error(text)) if text.starts_with("LOADING")),
+        );
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async {
+                for (read, value) in &reads {
+                    assert_eq!(session.read(read).await.as_ref(), Ok(value), "{read:?}");
+                }
+            });
+        });
+        assert_eq!(session.counters().home, 2);
+        at.raw(&["CONFIG", "SET", "key-load-delay", "0"]);
+        let _ = loading.join();
+    });
+    // MASTERDOWN, because it serves nothing without its master.
+    at.raw(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
+    cluster.nodes[master].raw(&["ACL", "SETUSER", "default", "-psync", "-sync"]);
+    cluster.nodes[master].raw(&["CLIENT", "KILL", "TYPE", "replica"]);
+    world::wait(
+        "it serves without its master",
+        || matches!(at.try_raw(&["GET", "x"]), Ok(Value::Error(text)) if text.starts_with("MASTERDOWN")),
+    );
+    session.update(call("SET x 2")).await.unwrap();
+    assert_eq!(session.read(&reads[0].0).await, Ok(bulk("2")));
+    assert_eq!(session.read(&reads[1].0).await, Ok(bulk("1")));
+    // A master that needs a replica for its writes.
+    cluster.nodes[master].raw(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let error = session.update(call("SET x 3")).await.unwrap_err().to_string();
+    assert!(error.starts_with("NOREPLICAS"), "{error}");
+    assert_eq!(cluster.nodes[master].raw(&["GET", "x"]), bulk("2"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,6 +354,11 @@ async fn scripts_do_what_functions_are_forbidden_to_do() {
     for node in &cluster.nodes {
         assert_eq!(node.raw(&["FUNCTION", "LIST"]), Value::Array(Vec::new()));
     }
+    for node in &cluster.nodes {
+        node.raw(&["ACL", "SETUSER", "plain", "-script"]);
+    }
+    let error = Gateway::connect(&target, Options::default()).await.unwrap_err().to_string();
+    assert!(error.contains("permits neither functions nor scripts: NOPERM"), "{error}");
     let wrong = Target::parse(&cluster.url().replace("://", "://plain:other@")).unwrap();
     let error = Gateway::connect(&wrong, Options::default()).await.unwrap_err().to_string();
     assert!(error.contains("refuses the login"), "{error}");

@@ -138,6 +138,15 @@ impl Cluster {
             .expect("a master has the key")
     }
 
+    /// Waits until all nodes list a replica, which they do once they know that it has data.
+    pub(crate) fn wait_until_listed(&self, replica: usize) {
+        let port = Value::Integer(self.nodes[replica].port.into());
+        let lists = |reply: &Value| format!("{reply:?}").contains(&format!("{port:?}"));
+        wait("the replica is not listed", || {
+            self.nodes.iter().all(|node| lists(&node.raw(&["CLUSTER", "SLOTS"])))
+        });
+    }
+
     /// Returns the index of the replica of a master.
     pub(crate) fn replica_of(&self, master: usize) -> usize {
         let wanted = format!("master_port:{}\r", self.nodes[master].port);
