@@ -764,6 +764,9 @@ end
 
 -- Reads at a replica: the record, the timestamp, the reply, and whether the key has a value.
 function requests.look(keys, args)
+  local record = redis.call('GET', keys[1])
+  -- Otherwise a string of the other layout would be called foreign.
+  if record and layout == 'E' then read_record(record) end
   local stamp, value = stamped(keys[2], keys[3])
   local words = { args[1], keys[2] }
   for i = 2, #args do words[i + 1] = args[i] end
@@ -774,7 +777,7 @@ function requests.look(keys, args)
   else
     reply = { 'R', reply }
   end
-  return { 'OK', redis.call('GET', keys[1]), stamp, reply, redis.call('EXISTS', keys[2]) }
+  return { 'OK', record, stamp, reply, redis.call('EXISTS', keys[2]) }
 end
 
 local function run(name, keys, args)

@@ -195,12 +195,29 @@ impl Gateway {
     async fn check_lives(&self, slot: ShardId, record: &Record, risk: &Risk) -> Result<(), Error> {
         match self.cluster.lives(|lives| judge(record, risk, lives)) {
             Verdict::Whole => return Ok(()),
-            Verdict::Lost(life) => return Err(Error::lost(slot, life)),
+            Verdict::Lost(life) => return Err(self.lost(slot, life).await),
             Verdict::Unsure(life) => self.cluster.state_of(life).await,
         };
         match self.cluster.lives(|lives| judge(record, risk, lives)) {
             Verdict::Whole => Ok(()),
-            Verdict::Lost(life) | Verdict::Unsure(life) => Err(Error::lost(slot, life)),
+            Verdict::Lost(life) | Verdict::Unsure(life) => Err(self.lost(slot, life).await),
+        }
+    }
+
+    /// Returns the error for a session that depends on a lost write of this life. Finds out where
+    /// the life ended, so that what the application then writes does not depend on it.
+    async fn lost(&self, slot: ShardId, life: Life) -> Error {
+        if !matches!(self.cluster.lives(|lives| lives.state(life)), State::Ended(_)) {
+            self.cluster.poll().await;
+        }
+        Error::lost(slot, life)
+    }
+
+    /// Returns the error for the answer LOST.
+    async fn lost_in(&self, slot: ShardId, answer: &Answer) -> Error {
+        match answer.text(0).parse() {
+            Ok(life) => self.lost(slot, life).await,
+            Err(why) => Error::damaged_record(slot, &why),
         }
     }
 
@@ -223,7 +240,7 @@ impl Gateway {
             State::Ended(end) => risk.of(life).is_none_or(|offset| offset < end),
             State::Unknown => false,
         };
-        if whole { Ok(life) } else { Err(Error::lost(slot, life)) }
+        if whole { Ok(life) } else { Err(self.lost(slot, life).await) }
     }
 }
 

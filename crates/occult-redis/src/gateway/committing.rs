@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use solera_occult::{PreparedAt, ShardId, Stamp};
 use solera_resp::Value;
 
-use super::reading::{lost, unknown_word};
+use super::reading::unknown_word;
 use super::updating::{Work, conflict};
 use super::{Doubt, Gateway, Past, SITE, Session, given_up, wait_for_lock};
 use crate::cluster::{Failure, now};
@@ -99,7 +99,7 @@ impl Gateway {
                     return Err(Error::Aborted(format!("the clock of {master} has changed")));
                 }
                 "UNSURE" => cleared.push(self.clear(slot, &answer, attempt.work.risk).await?),
-                "LOST" => return Err(lost(slot, &answer)),
+                "LOST" => return Err(self.lost_in(slot, &answer).await),
                 "CHANGED" => return Err(Error::Changed),
                 "REFUSED" => return Err(Error::Aborted("the transaction has expired".to_owned())),
                 _ => return Err(unknown_word(slot, &answer)),

@@ -88,6 +88,22 @@ impl Look {
         }
     }
 
+    /// Opens the envelope that was read.
+    fn opened(mut self, call: &Call) -> Result<Look, Error> {
+        let Value::Bulk(bytes) = &self.reply else { return Ok(self) };
+        let slot = slot_of(&call.key);
+        let (stored, value) = open_envelope(bytes).map_err(|why| match why {
+            Damage::NoEnvelope => {
+                Error::Foreign { key: String::from_utf8_lossy(&call.key).into_owned(), slot }
+            }
+            why => Error::damaged(&call.key, slot, &why),
+        })?;
+        let timestamp = Stored::decode(stored);
+        self.timestamp = Some(timestamp.map_err(|why| Error::damaged(&call.key, slot, &why))?);
+        (self.stored, self.reply) = (stored.to_vec(), Value::Bulk(value.to_vec()));
+        Ok(self)
+    }
+
     /// Fails if the slot's record is missing at the master.
     fn checked(self, call: &Call, is_master: bool) -> Result<Option<Look>, Error> {
         if is_master && self.record.is_none() && self.timestamp.is_some() {
@@ -135,38 +151,14 @@ impl Gateway {
             // Redis counts bits of whole values only.
             return Ok(None);
         }
-        let (record, stamp) = (record_key(slot), timestamp_key(&call.key));
         if call.words[0] == b"GET" {
-            let mut words = vec![b"MGET", &record[..], &call.key];
-            if layout == Layout::Plain {
-                words.push(&stamp);
-            }
-            let mut bytes = Vec::new();
-            encode_command(&mut bytes, &words);
-            match self.cluster.ask_near(address, bytes).await {
-                Some(Value::Array(values)) => {
-                    let (record, stored, reply) = match layout {
-                        Layout::Plain => <[Value; 3]>::try_from(values)
-                            .map(|[record, reply, stored]| (record, stored, reply)),
-                        Layout::Envelope => match <[Value; 2]>::try_from(values) {
-                            Ok([record, reply]) => {
-                                let (stored, reply) = opened(call, reply)?;
-                                Ok((record, stored, reply))
-                            }
-                            Err(values) => Err(values),
-                        },
-                    }
-                    .map_err(|values| Error::unexpected(slot, &Value::Array(values)))?;
-                    let look = Look::new(call, record, stored, reply)?.of_layout(call, layout)?;
-                    if !look.is_unclear() {
-                        let whole = is_master || look.is_whole(look.reply != Value::Null);
-                        return Ok(look.checked(call, is_master)?.filter(|_| whole));
-                    }
-                }
-                Some(Value::Error(text)) => return Err(Error::Reply(text)),
-                _ => return Ok(None),
+            let Some(look) = self.look_at_string(address, call).await? else { return Ok(None) };
+            if !look.is_unclear() {
+                let whole = is_master || look.is_whole(look.reply != Value::Null);
+                return Ok(look.checked(call, is_master)?.filter(|_| whole));
             }
         }
+        let (record, stamp) = (record_key(slot), timestamp_key(&call.key));
         let mut request = Request { name: "look", keys: Vec::new(), args: Vec::new() };
         request.keys = vec![record, call.key.clone(), stamp];
         request.args = call.words.clone();
@@ -183,6 +175,33 @@ impl Gateway {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Reads a string by one MGET. Returns `None` if the node does not answer.
+    async fn look_at_string(&self, address: &str, call: &Call) -> Result<Option<Look>, Error> {
+        let (slot, layout) = (slot_of(&call.key), self.options.layout);
+        let (record, stamp) = (record_key(slot), timestamp_key(&call.key));
+        let mut words = vec![b"MGET", &record[..], &call.key];
+        if layout == Layout::Plain {
+            words.push(&stamp);
+        }
+        let mut bytes = Vec::new();
+        encode_command(&mut bytes, &words);
+        let values = match self.cluster.ask_near(address, bytes).await {
+            Some(Value::Array(values)) => values,
+            Some(Value::Error(text)) => return Err(Error::Reply(text)),
+            _ => return Ok(None),
+        };
+        let (record, reply, stored) = match <[Value; 3]>::try_from(values) {
+            Ok([record, reply, stored]) => (record, reply, stored),
+            Err(values) => {
+                let unexpected = |values| Error::unexpected(slot, &Value::Array(values));
+                let [record, reply] = <[Value; 2]>::try_from(values).map_err(unexpected)?;
+                (record, reply, Value::Null)
+            }
+        };
+        let look = Look::new(call, record, stored, reply)?.of_layout(call, layout)?;
+        if layout == Layout::Envelope { look.opened(call).map(Some) } else { Ok(Some(look)) }
     }
 
     /// Reads at the master, whose clock then moves to what the reader depends on.
@@ -231,7 +250,7 @@ impl Gateway {
                     wait_for_lock(attempt, now()).await;
                 }
                 "UNSURE" => cleared.push(self.clear(slot, &answer, &reading.risk).await?),
-                "LOST" => return Err(lost(slot, &answer)),
+                "LOST" => return Err(self.lost_in(slot, &answer).await),
                 _ => return Err(unknown_word(slot, &answer)),
             }
         }
@@ -245,19 +264,6 @@ impl Gateway {
     }
 }
 
-/// Returns the timestamp and the value of a string that was read in its envelope.
-fn opened(call: &Call, found: Value) -> Result<(Value, Value), Error> {
-    let Value::Bulk(bytes) = found else { return Ok((Value::Null, Value::Null)) };
-    let slot = slot_of(&call.key);
-    let (stored, value) = open_envelope(&bytes).map_err(|why| match why {
-        Damage::NoEnvelope => {
-            Error::Foreign { key: String::from_utf8_lossy(&call.key).into_owned(), slot }
-        }
-        why => Error::damaged(&call.key, slot, &why),
-    })?;
-    Ok((Value::Bulk(stored.to_vec()), Value::Bulk(value.to_vec())))
-}
-
 /// Returns the error of an answer to a look that is shorter than it should be.
 fn of_look(slot: ShardId, values: &[Value]) -> Error {
     match values {
@@ -266,10 +272,6 @@ fn of_look(slot: ShardId, values: &[Value]) -> Error {
         }
         other => Error::unexpected(slot, &Value::Array(other.to_vec())),
     }
-}
-
-pub(super) fn lost(slot: ShardId, answer: &Answer) -> Error {
-    Error::Lost { slot, life: answer.text(0) }
 }
 
 pub(super) fn unknown_word(slot: ShardId, answer: &Answer) -> Error {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use solera_occult::{ShardId, Transaction};
 use solera_resp::Value;
 
-use super::reading::{lost, unknown_word};
+use super::reading::unknown_word;
 use super::{Doubt, Gateway, Past, Session, given_up, wait_for_lock};
 use crate::cluster::{Failure, now};
 use crate::commands::Call;
@@ -126,7 +126,7 @@ impl Gateway {
                     let why = again.unwrap_or_default();
                     return Ok(Executed::Unknown(tid, deadline, why));
                 }
-                "LOST" => return Err(lost(slot, &answer)),
+                "LOST" => return Err(self.lost_in(slot, &answer).await),
                 "CHANGED" => return Err(Error::Changed),
                 "CONFLICT" => return Err(conflict(&answer.text(0))),
                 "REFUSED" => return Err(Error::Aborted("the transaction has expired".to_owned())),
