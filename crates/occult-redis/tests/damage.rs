@@ -410,4 +410,14 @@ async fn expiry_and_long_moves_are_handled() {
     }
     assert_eq!(session.read(&call("GET brief")).await, Ok(bulk("2")));
     assert_eq!(session.update(call("APPEND brief !")).await, Ok(Value::Integer(2)));
+
+    // A slot that no master has.
+    let gone = slot_of(b"gone").0.to_string();
+    for node in &cluster.nodes {
+        node.raw(&["CLUSTER", "DELSLOTS", &gone]);
+    }
+    let both = vec![call("SET gone 1"), call("SET brief 3")];
+    let text = session.update_all(both).await.unwrap_err().to_string();
+    let says_why = text.contains("CLUSTERDOWN") || text.contains("no master has it");
+    assert!(text.starts_with("UNAVAILABLE slot") && says_why, "{text}");
 }
