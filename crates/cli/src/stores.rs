@@ -131,7 +131,7 @@ level = 'linearizable'
     }
 
     #[test]
-    fn errors_about_redis_name_their_line() {
+    fn errors_about_urls_of_redis_name_their_line() {
         assert_refused(
             &cache(),
             [
@@ -165,6 +165,15 @@ level = 'linearizable'
                     "rediss://h'\nca = 'none.pem'",
                     "line 5: store 'cache': none.pem cannot be used: ",
                 ),
+            ],
+        );
+    }
+
+    #[test]
+    fn errors_about_spaces_in_redis_name_their_line() {
+        assert_refused(
+            &cache(),
+            [
                 (
                     "name = 'log'",
                     "name = 'log'\nlevel = 'causal'",
