@@ -17,6 +17,7 @@ mod settings;
 mod spaces;
 mod spec;
 mod stores;
+mod timestamps;
 mod tls;
 mod wan;
 
@@ -33,5 +34,6 @@ pub use settings::{SETTINGS, Setting, SettingDefault, SettingSection};
 pub use spaces::{Answer, Class, Relation, Runs, Space, SpaceError, SpaceHome, Spaces};
 pub use spec::{ClusterSpec, Overrides, SiteSpec};
 pub use stores::{PasswordSource, StoreSpace, StoreSpec};
+pub use timestamps::Timestamps;
 pub use tls::{ClientTls, NamedFile, TlsFiles};
 pub use wan::{Wan, WanError};

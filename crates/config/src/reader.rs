@@ -89,6 +89,8 @@ struct File {
     wan: Option<Spanned<String>>,
     protocol: Option<Spanned<String>>,
     leader: Option<Spanned<String>>,
+    pcpsi_timestamps: Option<Spanned<String>>,
+    pcpsi_stamps: Option<Spanned<u16>>,
     strong_max_bytes: Option<Spanned<Amount>>,
     strong_max_operations: Option<Spanned<usize>>,
     transaction_timeout_ms: Option<Spanned<u64>>,
@@ -244,6 +246,8 @@ impl Reader<'_> {
         let protocol = self.protocol(file.protocol.as_ref(), data.is_some())?;
         let durability = self.durability(data.is_some(), file.durability, file.sync_interval_ms)?;
         let spaces = self.spaces(&file.space, &names, file.development.examples)?;
+        let timestamps =
+            self.timestamps(file.pcpsi_timestamps.as_ref(), file.pcpsi_stamps.as_ref())?;
         let stores = self.stores(file.store, &cluster.value)?;
         Ok(ClusterSpec {
             data,
@@ -259,6 +263,7 @@ impl Reader<'_> {
             workers,
             f,
             spaces,
+            timestamps,
             protocol,
             leader,
             strong_limits,
@@ -510,6 +515,12 @@ mod tests {
             ("\nworkers = 0", "line 2: a site has 1 to 32 workers, not 0"),
             ("\nprotocol = 'paxos'", "line 2: there is no protocol 'paxos'; there are unistore,"),
             ("data = 'd'\nprotocol = 'causal'", "line 2: the protocol 'causal' is for comparisons"),
+            ("pcpsi_timestamps = 'vector'", "line 1: 'vector' is no kind of timestamp: exact,"),
+            ("\npcpsi_stamps = 0", "line 2: pcpsi_stamps is 1 to 64"),
+            (
+                "pcpsi_stamps = 3\npcpsi_timestamps = 'exact'",
+                "line 1: timestamps that are exact have a stamp for each shard",
+            ),
             ("leader = 'mars'", "line 1: there is no site 'mars' to lead; the sites are"),
             ("strong_max_bytes = '1 GiB'", "line 1: strong_max_bytes is 1 KiB to 512 MiB"),
             ("\nstrong_max_bytes = 'much'", "line 2: strong_max_bytes: 'much' is not an amount of"),

@@ -73,7 +73,7 @@ const fn fixed(
     Setting { table, name, default, reloads: false, meaning }
 }
 
-const CLUSTER: [Setting; 20] = [
+const CLUSTER: [Setting; 22] = [
     fixed(
         "",
         "cluster",
@@ -106,6 +106,21 @@ const CLUSTER: [Setting; 20] = [
         "leader",
         Rule("the first site"),
         "site that leads strong transactions at first; `SOLERA.LEADERS MOVE` changes that",
+    ),
+    fixed(
+        "",
+        "pcpsi_timestamps",
+        Value("\"per-site\""),
+        "timestamps of spaces of level [`pcpsi`](spaces.md#pcpsi): `exact` (a stamp for each shard on which a session \
+         or a value depends), `structural` (shards share stamps by their numbers), `temporal` (stamps of the shards \
+         that changed last, and one for all others), or `per-site` (as `temporal`, separately for the homes at each \
+         site). Fewer stamps take less space, and let more reads go to the home",
+    ),
+    fixed(
+        "",
+        "pcpsi_stamps",
+        Value("2"),
+        "number of stamps of these timestamps, 1 to 64; with `per-site` for each site. Not with `exact`",
     ),
     fixed(
         "",

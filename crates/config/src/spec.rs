@@ -17,6 +17,7 @@ use crate::nodes::NodeSpec;
 use crate::protocol::Baseline;
 use crate::spaces::Spaces;
 use crate::stores::StoreSpec;
+use crate::timestamps::Timestamps;
 use crate::tls::{ClientTls, TlsFiles};
 use crate::wan::Wan;
 
@@ -50,6 +51,8 @@ pub struct ClusterSpec {
     pub f: usize,
     /// Spaces.
     pub spaces: Spaces,
+    /// Timestamps of spaces of level `pcpsi`.
+    pub timestamps: Timestamps,
     /// Protocol.
     pub protocol: Baseline,
     /// Site that leads strong transactions at first.

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use solera_config::{ClusterSpec, SiteSpec};
+use solera_config::{ClusterSpec, SiteSpec, Timestamps};
 use solera_links::{Identity, Speaks, WITH_THE_SITES};
 use solera_site::Beside;
 
@@ -15,7 +15,10 @@ pub(crate) fn clock_us() -> u64 {
 /// Returns the identity of a node with this configuration.
 pub(crate) fn identity(spec: &ClusterSpec) -> Identity {
     let workers = |site: &SiteSpec| site.nodes.iter().map(|node| node.workers).collect();
-    let spaces: Vec<String> = spec.spaces.iter().map(ToString::to_string).collect();
+    let mut spaces: Vec<String> = spec.spaces.iter().map(ToString::to_string).collect();
+    if spec.spaces.run_occult() && spec.timestamps != Timestamps::default() {
+        spaces.push(format!("timestamps of pcpsi: {}", spec.timestamps));
+    }
     let beside = Beside {
         primary: spec.spaces.run_primary(),
         occult: spec.spaces.run_occult(),
@@ -138,6 +141,12 @@ admin = 'c:3'
                     "{TWO_SITES}[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'por'\nstrong = ['DECR']\n"
                 )),
                 "the spaces: 'x = \"x\" por (strong DECRBY, conflicts DECRBY+DECRBY), default",
+            ),
+            (
+                from(&format!(
+                    "pcpsi_stamps = 4\n{TWO_SITES}[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'pcpsi'\n"
+                )),
+                ", timestamps of pcpsi: per-site with 4 stamps' at the caller",
             ),
             (Card { to: id(0), ..good.clone() }, "meant node 1 of site eu, but this is node 1 of"),
             (Card { from: id(1), ..good.clone() }, "the caller is no other node of this cluster"),

@@ -48,7 +48,7 @@ impl ClusterSpec {
 
     /// Returns the settings that are fixed while the process runs, and whether each differs in
     /// `new`.
-    pub(crate) fn fixed_settings(&self, new: &ClusterSpec) -> [(&'static str, bool); 16] {
+    pub(crate) fn fixed_settings(&self, new: &ClusterSpec) -> [(&'static str, bool); 17] {
         let kind = |durability| std::mem::discriminant::<Durability>(durability);
         let speaks = |spec: &ClusterSpec| spec.tls.as_ref().map(|tls| (tls.port, tls.admin));
         let workers = self.node_with_other_workers(new).is_some();
@@ -63,6 +63,7 @@ impl ClusterSpec {
             ("data", self.data_setting() != new.data_setting()),
             ("durability", kind(&self.durability) != kind(&new.durability)),
             ("space", self.spaces != new.spaces),
+            ("pcpsi_timestamps", self.timestamps != new.timestamps),
             ("modules", self.modules != new.modules),
             ("store", self.stores != new.stores),
             ("protocol", self.protocol != new.protocol),
@@ -162,7 +163,12 @@ impl ClusterSpec {
                 "nodes with it and nodes without it cannot talk to one another: stop all, change all their \
                  files, and start them"
             }
-            "cluster" | "partitions" | "workers" | "f" | "space" | "protocol" if !alone => ALIKE,
+            "cluster" | "partitions" | "workers" | "f" | "space" | "protocol"
+            | "pcpsi_timestamps"
+                if !alone =>
+            {
+                ALIKE
+            }
             _ => "restart it",
         }
     }

@@ -1,5 +1,5 @@
-//! The protocol of a cluster, the first leader of strong transactions, and the limits of their
-//! size.
+//! The protocol of a cluster, timestamps of level `pcpsi`, the first leader of strong transactions,
+//! and the limits of their size.
 
 use solera_commands::similar;
 use solera_time::SiteId;
@@ -10,12 +10,15 @@ use super::Reader;
 use super::amount::Amount;
 use crate::error::ConfigError;
 use crate::protocol::Baseline;
+use crate::timestamps::Timestamps;
 
 /// Bounds of the limits of strong transactions. No transaction at all may be larger than the upper
 /// bounds.
 const LEAST_BYTES: u64 = 1 << 10;
 const MOST_BYTES: u64 = 512 << 20;
 const MOST_OPERATIONS: usize = 10_000_000;
+/// Greatest number of stamps of a timestamp of level `pcpsi`.
+const MOST_STAMPS: u16 = 64;
 
 impl Reader<'_> {
     /// Returns the protocol. Protocols other than UniStore are for measurements, and keep no data
@@ -71,6 +74,37 @@ impl Reader<'_> {
             limits.operations = operations.into_inner();
         }
         Ok(limits)
+    }
+
+    /// Returns the timestamps of spaces of level `pcpsi`.
+    pub(super) fn timestamps(
+        &self,
+        kind: Option<&Spanned<String>>,
+        stamps: Option<&Spanned<u16>>,
+    ) -> Result<Timestamps, ConfigError> {
+        const USUAL: u16 = 2;
+        let place = stamps.map(|stamps| stamps.span().start);
+        let count = stamps.map_or(USUAL, |stamps| *stamps.get_ref());
+        if !(1..=MOST_STAMPS).contains(&count) {
+            return self.invalid(place, format!("pcpsi_stamps is 1 to {MOST_STAMPS}"));
+        }
+        match kind.map_or("per-site", |kind| kind.get_ref().as_str()) {
+            "exact" if stamps.is_some() => {
+                let reason =
+                    "timestamps that are exact have a stamp for each shard; leave pcpsi_stamps out";
+                self.invalid(place, reason.to_owned())
+            }
+            "exact" => Ok(Timestamps::Exact),
+            "structural" => Ok(Timestamps::Structural(count)),
+            "temporal" => Ok(Timestamps::Temporal(count)),
+            "per-site" => Ok(Timestamps::PerSite(count)),
+            other => {
+                let reason = format!(
+                    "'{other}' is no kind of timestamp: exact, structural, temporal or per-site"
+                );
+                self.invalid(kind.map(|kind| kind.span().start), reason)
+            }
+        }
     }
 
     /// Returns the site that leads at first.

@@ -63,9 +63,6 @@ pub(super) struct Moving {
     moves: Vec<Move>,
     /// Whether the worker knows the table. A worker of a site that joins has to learn it.
     known: bool,
-    /// For planned moves of shards whose data has not arrived here yet, by shard and number: the
-    /// shardstamp of the copy here when the move was carried out.
-    shown: BTreeMap<(ShardId, u64), Stamp>,
     /// By shard and number of the move.
     arriving: BTreeMap<(ShardId, u64), Arrival>,
     proposals: Vec<Proposal>,
@@ -202,17 +199,11 @@ impl Occult {
         self.home.forget_reports();
         self.replica.forget_progress();
         let me = self.config.address;
-        self.moving.shown.retain(|(shard, number), _| self.store.taken_by(*shard) < *number);
-        for (shard, from) in &changed {
-            let Some(change) = self.homes.changes(*shard).last().copied() else { continue };
-            if !self.config.is_mine(*shard) {
-                continue;
-            }
-            if !forced && *from != me.site {
-                let shown = self.replica.shown_by(self.config.owner(*from, *shard), *shard);
-                self.moving.shown.insert((*shard, change.number), shown);
-            }
-            if change.to == me.site {
+        for (shard, _) in &changed {
+            let change = self.homes.changes(*shard).last().copied();
+            let change =
+                change.filter(|change| change.to == me.site && self.config.is_mine(*shard));
+            if let Some(change) = change {
                 self.begin_arrival(*shard, change);
             }
         }
@@ -331,25 +322,6 @@ impl Occult {
         }
     }
 
-    /// Returns a stamp up to which this copy has all writes that a shard's former home has shown,
-    /// before the change at this place in the shard's changes.
-    fn last_here(&self, shard: ShardId, at: usize) -> Stamp {
-        let changes = self.homes.changes(shard);
-        let Some(change) = changes.get(at) else { return Stamp::ZERO };
-        let is_home = self.homes.home_before(shard, at) == Some(change.from);
-        let shown = if is_home {
-            self.replica.shown_by(self.config.owner(change.from, shard), shard)
-        } else {
-            // A forced move takes the shard from a home that has not handed it over in an earlier
-            // one. This copy has ignored the home's writes since that move.
-            let mut earlier = changes[..at].iter().rev();
-            let left = earlier.find(|earlier| earlier.from == change.from);
-            let shown = left.and_then(|left| self.moving.shown.get(&(shard, left.number)));
-            shown.copied().unwrap_or_default()
-        };
-        shown.max(self.store.greatest(shard))
-    }
-
     /// A new home requests the data of a shard.
     pub(super) fn on_handover_request(
         &mut self,
@@ -380,7 +352,10 @@ impl Occult {
         let has_served = was_home && has_all;
         let last = match has_served {
             true => self.home.clock(),
-            false => self.last_here(shard, at),
+            false => {
+                let home = self.config.owner(change.from, shard);
+                self.replica.shown_by(home, shard).max(self.store.greatest(shard))
+            }
         };
         if has_served {
             // No later write may have a stamp that a client has seen as shown here.
@@ -431,9 +406,9 @@ impl Occult {
         // Earlier moves of the shard to this worker need not be completed any more.
         self.moving.arriving.retain(|(other, before), _| *other != shard || *before > number);
         if forced {
-            let changes = self.homes.changes(shard).iter();
-            let at = changes.take_while(|change| change.number < number).count();
-            last = self.last_here(shard, at).max(last);
+            let former = self.config.owner(from, shard);
+            let here = self.replica.shown_by(former, shard).max(self.store.greatest(shard));
+            last = here.max(last);
         }
         self.record(Record::Took { shard, number, last });
         self.took(now, shard, number, last);
