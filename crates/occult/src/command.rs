@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use solera_data::{Key, Op, OpError, Outcome};
+use solera_machine::Address;
 use solera_time::SiteId;
 
 use crate::shard::{Move, ShardId, Stamp};
+use crate::snapshot::{SnapshotAnswer, SnapshotStep};
 use crate::timestamp::CausalTimestamp;
 
 /// What a client does when the local replica has not applied a write on which the client depends.
@@ -102,6 +104,40 @@ pub enum Command {
     /// Asks up to which stamp every copy at every site shows all writes, as far as this worker
     /// knows.
     Horizon,
+    /// A step of a reader of all keys in one snapshot.
+    Snapshot(SnapshotStep),
+    /// Asks for the outcome of a transaction that was begun with BEGIN at this worker.
+    Outcome {
+        /// Start of the worker's process.
+        incarnation: u64,
+        /// The transaction.
+        number: u64,
+    },
+    /// Asks how far the moves of homes are carried out.
+    Moves,
+    /// Has the replica here show the writes of a shard late: a fault for tests.
+    Slow {
+        /// The shard.
+        shard: ShardId,
+        /// Delay in milliseconds; 0 ends it.
+        delay_ms: u64,
+    },
+}
+
+/// What a worker knows about a transaction of one of its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fate {
+    /// It has committed.
+    Committed,
+    /// It has aborted.
+    Aborted,
+    /// It is open, or being committed.
+    Undecided,
+    /// The worker was restarted since.
+    Restarted,
+    /// It has never begun, others have ended since, so that the worker has forgotten it, or a home
+    /// that would know it was taken by force.
+    Forgotten,
 }
 
 /// Reason for which a transaction has aborted.
@@ -183,4 +219,17 @@ pub enum Response {
     NotMoved(String),
     /// Every copy at every site shows all writes up to this stamp.
     Shown(Stamp),
+    /// Answer to a step of a reader of all keys.
+    Snapshot(SnapshotAnswer),
+    /// Answer to OUTCOME.
+    Outcome(Fate),
+    /// Answer to MOVES.
+    Moves {
+        /// Number of shards whose data is on its way to their home.
+        arriving: usize,
+        /// Workers that are not known to have carried out all moves.
+        behind: Vec<Address>,
+    },
+    /// Answer to SLOW: whether the worker has a replica of the shard, and is not its home.
+    Slowed(bool),
 }

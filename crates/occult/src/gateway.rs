@@ -2,6 +2,7 @@
 //! has no answer.
 
 mod committing;
+mod ended;
 mod reading;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use solera_machine::{Address, Now, RequestId};
 use solera_time::{Monotonic, SiteId};
 
 use self::committing::{Committing, Executing, Preparing};
+use self::ended::Ended;
 use self::reading::Reading;
 use crate::client::Transaction;
 use crate::command::{AbortCause, Command, OnStale, ReadCounts, Response};
@@ -20,6 +22,7 @@ use crate::message::{Body, ClientId, TransactionId};
 use crate::outbox::Outbox;
 use crate::passed::{NO_LIMIT, Passed};
 use crate::shard::{Homes, ShardId, Stamp};
+use crate::snapshot::{Peaks, raise};
 use crate::timestamp::CausalTimestamp;
 
 /// The event for which a transaction waits.
@@ -77,6 +80,9 @@ pub(crate) struct Gateway {
     informed: BTreeMap<Address, u64>,
     /// Until when reads of a shard go straight to its home, because its replica was too slow.
     slow: BTreeMap<ShardId, Monotonic>,
+    /// The greatest stamps on which committed writes of its clients depend, with their own.
+    written: Peaks,
+    ended: Ended,
 }
 
 /// The data that the gateway needs besides its own state.
@@ -122,6 +128,8 @@ impl Gateway {
             attempts: BTreeMap::new(),
             informed: BTreeMap::new(),
             slow: BTreeMap::new(),
+            written: Peaks::new(),
+            ended: Ended::default(),
         }
     }
 
@@ -177,7 +185,11 @@ impl Gateway {
             Command::Barrier { .. }
             | Command::CountStored { .. }
             | Command::Horizon
-            | Command::Move(_) => {}
+            | Command::Move(_)
+            | Command::Moves
+            | Command::Outcome { .. }
+            | Command::Slow { .. }
+            | Command::Snapshot(_) => {}
         }
     }
 
@@ -270,6 +282,7 @@ impl Gateway {
 
     /// Ends a transaction.
     fn end(&mut self, context: &mut Context<'_>, number: u64, request: RequestId, reply: Response) {
+        self.note_end(number, &reply);
         self.remove(number);
         context.out.reply(request, reply);
     }
@@ -330,6 +343,16 @@ impl Gateway {
             true => of,
             false => CausalTimestamp::new(of.scheme()),
         }
+    }
+
+    /// Notes the timestamp of a committed write.
+    fn note_written(&mut self, timestamp: &CausalTimestamp) {
+        raise(&mut self.written, timestamp.peaks());
+    }
+
+    /// Returns the greatest stamps on which committed writes of this worker's clients depend.
+    pub(crate) fn written(&self) -> &Peaks {
+        &self.written
     }
 
     /// Returns the smallest number for which this client may still send messages to homes.

@@ -167,6 +167,12 @@ impl Home {
         self.advance(context, context.clock());
     }
 
+    /// Moves the clock on as [`report`](Self::report) does, and at least to a stamp on which
+    /// something depends that is stored.
+    pub(crate) fn report_from(&mut self, context: &mut Context<'_>, stamp: Stamp) {
+        self.advance(context, context.clock().max(stamp));
+    }
+
     /// Takes over a shard whose former home has assigned no stamp above `last`, as far as its
     /// writes are not lost.
     pub(crate) fn take_over(&mut self, context: &mut Context<'_>, last: Stamp, parts: Vec<Entry>) {

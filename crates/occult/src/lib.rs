@@ -18,6 +18,7 @@
 //! | `home` | homes: stamps, locks, decisions, reads, the stream to replicas |
 //! | `replica` | replicas: applying, reading |
 //! | `store`, `version` | versions of keys, shown and hidden |
+//! | `snapshot` | snapshots of all keys, from which backups are read |
 //! | `passed` | dependencies that every replica has passed, so that they can be removed |
 //! | `record`, `recovery` | what must survive a restart, and the machine rebuilt from it |
 //! | `message`, `valid` | messages, and their validation |
@@ -39,13 +40,14 @@ mod record;
 mod recovery;
 mod replica;
 mod shard;
+mod snapshot;
 mod store;
 mod timestamp;
 mod valid;
 mod version;
 
 pub use client::{Freshness, PreparedAt, Transaction};
-pub use command::{AbortCause, Command, OnStale, ReadCounts, Response, Unknown};
+pub use command::{AbortCause, Command, Fate, OnStale, ReadCounts, Response, Unknown};
 pub use config::{Config, LockScope, Rule, StaleReads, Timing};
 pub use machine::moving::ranges;
 pub use machine::{Checkpoint, Occult};
@@ -60,4 +62,5 @@ pub use rare::ALL as RARE_PATHS;
 pub use record::{Part, Record, Rest};
 pub use recovery::Recovery;
 pub use shard::{DEFAULT_SHARDS, FormerHome, Homes, Move, STAMP_END, ShardId, Stamp};
+pub use snapshot::{Peaks, SnapshotAnswer, SnapshotStep};
 pub use timestamp::{CausalTimestamp, Scheme, Unreadable};

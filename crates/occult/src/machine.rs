@@ -4,10 +4,12 @@ mod barriers;
 mod checkpoint;
 mod direct;
 pub(crate) mod moving;
+mod snapshots;
 mod upkeep;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::time::Duration;
 
 use solera_machine::{Address, Machine, Now, Records, RequestId};
 use solera_membership::{Members, Participant, SiteStatus};
@@ -118,7 +120,7 @@ impl Occult {
     }
 
     /// Returns the homes at other sites of this worker's shards.
-    fn homes_elsewhere(&self) -> impl Iterator<Item = Address> + '_ {
+    pub(crate) fn homes_elsewhere(&self) -> impl Iterator<Item = Address> + '_ {
         let sites = self.homes.sites().filter(|site| *site != self.config.address.site);
         sites.flat_map(|site| self.config.siblings(site))
     }
@@ -358,6 +360,19 @@ impl Occult {
                 let count = self.stored_sites(&past);
                 self.out.reply(request, Response::Stored(count));
             }
+            Command::Moves => self.on_moves(request),
+            Command::Outcome { incarnation, number } => {
+                let fate = self.gateway.fate(incarnation, number);
+                self.out.reply(request, Response::Outcome(fate));
+            }
+            Command::Snapshot(step) => {
+                let answer = self.on_snapshot(now, step);
+                self.out.reply(request, Response::Snapshot(answer));
+            }
+            Command::Slow { shard, delay_ms } => {
+                let slowed = self.slow_down(now, shard, Duration::from_millis(delay_ms));
+                self.out.reply(request, Response::Slowed(slowed));
+            }
             Command::Horizon => {
                 let shown = self.shown_everywhere();
                 self.out.reply(request, Response::Shown(shown));
@@ -366,6 +381,21 @@ impl Occult {
                 self.with_gateway(now, |it, context| it.on_command(context, request, command));
             }
         }
+    }
+
+    /// Shows the writes of a shard here with a delay. Returns whether this worker has a replica of
+    /// it.
+    fn slow_down(&mut self, now: Now, shard: ShardId, delay: Duration) -> bool {
+        if !self.config.is_mine(shard) {
+            return false;
+        }
+        let site = self.homes.home(shard);
+        let home = self.config.owner(site, shard);
+        let is_replica = site != self.config.address.site;
+        if is_replica || delay.is_zero() {
+            self.with_replica(now, |it, context| it.slow_down(context, (home, shard), delay));
+        }
+        is_replica
     }
 
     fn on_move(&mut self, request: RequestId, next: Move) {
@@ -383,9 +413,13 @@ impl Occult {
     fn on_tick(&mut self, now: Now) {
         self.with_home(now, |home, context| home.on_tick(context));
         self.with_gateway(now, |it, context| it.on_tick(context));
-        self.with_replica(now, |it, context| it.answer_parked(context));
+        self.with_replica(now, |it, context| {
+            it.apply_due(context);
+            it.answer_parked(context);
+        });
         self.keep_moving(now);
         self.keep_up(now);
+        self.store.snapshots.expire(now.monotonic);
     }
 }
 
@@ -409,6 +443,7 @@ impl Machine for Occult {
                     self.ignored += 1;
                     return;
                 }
+                self.note_epoch(from, message.epoch);
                 let is_table = matches!(message.body, Body::Table(_) | Body::TableRequest);
                 let is_ahead = message.epoch > self.homes.epoch();
                 if is_ahead && !is_table && self.config.has(Rule::Epochs) {

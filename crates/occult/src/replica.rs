@@ -1,6 +1,7 @@
 //! Copies of shards whose homes are elsewhere. They apply the writes that each home has shown, in
 //! the home's order and independently of other homes (§4.1).
 
+mod slow;
 mod streams;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,10 +11,11 @@ use solera_data::Key;
 use solera_machine::Address;
 use solera_time::{Monotonic, SiteId};
 
+use self::slow::SlowShards;
 use self::streams::Stream;
 use crate::config::{Config, Rule, StaleReads};
 use crate::message::{
-    Batch, Body, Commit, Copies, CopyRequest, Read, ReadAnswer, StoredAt, TransactionId,
+    Batch, Body, Commit, Copies, CopyRequest, Read, ReadAnswer, Stored, StoredAt, TransactionId,
 };
 use crate::outbox::Outbox;
 use crate::passed::Passed;
@@ -39,6 +41,7 @@ struct ParkedRead {
 pub(crate) struct Replica {
     streams: BTreeMap<Address, Stream>,
     parked: Vec<ParkedRead>,
+    slow: SlowShards,
     /// Decisions that came with writes of homes, the latest last: a new home needs them if it takes
     /// the shard by force.
     decided: VecDeque<(ShardId, TransactionId, Box<Commit>)>,
@@ -99,7 +102,25 @@ impl Replica {
 
     /// Returns the shardstamp that a home's stream alone gives.
     pub(crate) fn shown_by(&self, home: Address, shard: ShardId) -> Stamp {
-        self.streams.get(&home).map_or(Stamp::ZERO, |stream| stream.shown(shard))
+        let shown = self.streams.get(&home).map_or(Stamp::ZERO, |stream| stream.shown(shard));
+        self.slow.shown(home, shard).map_or(shown, |late| late.min(shown))
+    }
+
+    /// Returns a stamp up to which all shards of a home's stream are shown.
+    pub(crate) fn floor(&self, home: Address) -> Stamp {
+        let floor = self.streams.get(&home).map_or(Stamp::ZERO, Stream::floor);
+        self.slow.floor(home).map_or(floor, |late| late.min(floor))
+    }
+
+    /// Returns the position up to which a home's stream is applied.
+    fn position(&self, home: Address) -> u64 {
+        let position = self.streams.get(&home).map_or(0, |stream| stream.position);
+        self.slow.position(home).map_or(position, |late| late.min(position))
+    }
+
+    /// Returns whether a home has reported its progress since this process started.
+    pub(crate) fn has_heard(&self, home: Address) -> bool {
+        self.streams.get(&home).is_some_and(|stream| stream.heard)
     }
 
     /// Returns what each site has stored and confirmed of a home's writes.
@@ -115,11 +136,6 @@ impl Replica {
     /// Forgets what homes have reported about their shards, because they have other shards now.
     pub(crate) fn forget_progress(&mut self) {
         self.streams.values_mut().for_each(Stream::forget_stored);
-    }
-
-    /// Returns the number of reads that wait here.
-    pub(crate) fn parked(&self) -> usize {
-        self.parked.len()
     }
 
     /// Reads a key at this replica (List. 2 l. 10–12; Fig. 4 l. 15–17). The client checks whether
@@ -192,7 +208,10 @@ impl Replica {
         }
         let gap = batch.start != stream.start || batch.after > stream.position;
         if gap && in_order {
-            return stream.ask(context, from);
+            if stream.may_ask(context.now, context.config.timing.retry) {
+                self.report(context, from, true);
+            }
+            return;
         }
         if batch.end > stream.position && !batch.entries.is_empty() {
             context.out.record(Record::Batch(from, batch.clone()));
@@ -201,11 +220,59 @@ impl Replica {
         if has_entries {
             note_decided(&mut self.decided, &batch);
         }
+        if let Some(through) = stream.first_heard(&batch) {
+            let site = context.config.scheme.group_of(from.site);
+            context.store.snapshots.note_peaks([(site, through)]);
+        }
+        if batch.end >= stream.position {
+            let home_of = |shard| context.config.owner(context.homes.home(shard), shard);
+            self.slow.take((from, context.now), &mut batch, home_of);
+        }
         stream.apply(context.store, batch);
         if has_entries || stream.reported.is_none_or(|at| context.now.since(at) >= REPORT) {
-            stream.report(context, from, false);
+            self.report(context, from, false);
         }
         self.answer_parked(context);
+    }
+
+    /// Reports the progress in a home's stream to the home.
+    fn report(&mut self, context: &mut Context<'_>, home: Address, asks: bool) {
+        let (position, floor) = (self.position(home), self.floor(home));
+        let stream = self.streams.entry(home).or_default();
+        stream.reported = Some(context.now);
+        let stored = Stored {
+            start: stream.start,
+            position,
+            through: if context.has_taken_all(home) { floor } else { Stamp::ZERO },
+            unread: context.unread(home.site),
+            asks,
+        };
+        context.out.send(home, Body::Stored(stored));
+    }
+
+    /// Shows the writes of a shard, which this home sends, with a delay from now on; without one if
+    /// it is zero.
+    pub(crate) fn slow_down(
+        &mut self,
+        context: &mut Context<'_>,
+        (home, shard): (Address, ShardId),
+        delay: Duration,
+    ) {
+        match delay {
+            Duration::ZERO => self.slow.end(shard, context.store, context.homes),
+            _ => self.slow.delay(shard, delay, (home, self.shown_by(home, shard))),
+        }
+        self.answer_parked(context);
+    }
+
+    /// Applies what was delayed and is due.
+    pub(crate) fn apply_due(&mut self, context: &mut Context<'_>) {
+        self.slow.apply_due(context.now, context.store, context.homes);
+    }
+
+    /// Returns whether something waits here: reads, or writes of slow shards.
+    pub(crate) fn waits(&self) -> bool {
+        !self.parked.is_empty() || self.slow.waits()
     }
 
     /// Applies a batch again, from the journal. It left no gap when it arrived.
@@ -229,14 +296,14 @@ impl Replica {
         }
         context.out.record(Record::Copies(from, copies.clone()));
         let next = self.take_copies(context.config, context.store, from, copies);
-        let above = self.streams[&from].floor();
+        let above = self.floor(from);
         match next {
             Some(after) => {
                 context.out.send(from, Body::CopyRequest(CopyRequest { after, above }));
             }
             None => {
                 context.out.rare(rare::COPIES);
-                self.streams.entry(from).or_default().report(context, from, true);
+                self.report(context, from, true);
             }
         }
     }
@@ -278,7 +345,7 @@ impl Replica {
     /// Returns each stream's position, for a checkpoint.
     pub(crate) fn positions(&self) -> Vec<(Address, u64, u64, bool)> {
         let position = |(home, stream): (&Address, &Stream)| {
-            (*home, stream.start, stream.position, stream.is_filled())
+            (*home, stream.start, self.position(*home), stream.is_filled())
         };
         self.streams.iter().map(position).collect()
     }

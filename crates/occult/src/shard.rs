@@ -290,6 +290,14 @@ impl Homes {
         &self.undecided
     }
 
+    /// Returns the number of shards whose data is on its way to their home, as far as this worker
+    /// knows.
+    pub fn arriving(&self) -> usize {
+        let is_arriving =
+            |formers: &&Vec<FormerHome>| formers.last().is_some_and(|former| former.last.is_none());
+        self.former.values().filter(is_arriving).count()
+    }
+
     fn note_undecided(&mut self, shard: ShardId) {
         let formers = self.former(shard).iter().rev();
         let is_undecided =

@@ -1,12 +1,13 @@
 //! The versions of keys at one worker, shown and hidden.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, Range};
 
 use solera_data::{Effect, Key, Op, OpError, Outcome, State, View, execute};
 
 use crate::message::{Copied, Entry, Takeover};
 use crate::shard::{Homes, ShardId, Stamp};
+use crate::snapshot::Snapshots;
 use crate::timestamp::{CausalTimestamp, Scheme};
 use crate::version::{Dependencies, Version};
 
@@ -46,6 +47,8 @@ pub(crate) struct Store {
     taken: BTreeMap<ShardId, u64>,
     /// Where the removal of old timestamps continues.
     sweep_after: Option<(ShardId, Key)>,
+    /// Versions that are kept for readers of all keys.
+    pub(crate) snapshots: Snapshots,
 }
 
 /// Outcome and effect of an operation, or its error.
@@ -62,6 +65,7 @@ impl Store {
             held: (0, 0),
             taken: BTreeMap::new(),
             sweep_after: None,
+            snapshots: Snapshots::default(),
         }
     }
 
@@ -77,12 +81,12 @@ impl Store {
 
     /// Returns the approximate size of the data in bytes, and the largest size since the last call.
     pub(crate) fn take_held(&mut self) -> (usize, usize) {
-        let held = self.held;
+        let (held, kept) = (self.held, self.snapshots.bytes());
         self.held.1 = self.held.0;
-        held
+        (held.0 + kept, held.1 + kept)
     }
 
-    fn version(&self, shard: ShardId, key: &Key) -> Option<&Version> {
+    pub(crate) fn version(&self, shard: ShardId, key: &Key) -> Option<&Version> {
         self.shards.get(&shard)?.get(key)
     }
 
@@ -251,9 +255,11 @@ impl Store {
     pub(crate) fn drop_above(&mut self, shard: ShardId, last: Stamp) {
         let Some(versions) = self.shards.get_mut(&shard) else { return };
         let (mut bytes, mut keys) = (0, 0);
+        let snapshots = &mut self.snapshots;
         versions.retain(|key, version| {
             let stays = version.stamp <= last;
             if !stays {
+                snapshots.keep(shard, key, Some(version));
                 bytes += version.bytes() + key.len() + KEY_BYTES;
                 keys += usize::from(!version.state.is_empty());
             }
@@ -287,6 +293,7 @@ impl Store {
         for (key, effect, dependencies) in &entry.writes {
             let known = self.version(entry.shard, key).map_or(Stamp::ZERO, |known| known.stamp);
             if known < entry.stamp {
+                self.keep_old(entry.shard, key, dependencies);
                 let dependencies = Dependencies::of(dependencies);
                 let apply =
                     |version: &mut Version| version.apply(effect, entry.stamp, dependencies);
@@ -295,11 +302,39 @@ impl Store {
         }
     }
 
+    /// Prepares the snapshots for another version of a key, which has this timestamp.
+    fn keep_old(&mut self, shard: ShardId, key: &Key, timestamp: &CausalTimestamp) {
+        self.snapshots.note_peaks(timestamp.peaks());
+        let version = self.shards.get(&shard).and_then(|versions| versions.get(key));
+        self.snapshots.keep(shard, key, version);
+    }
+
+    /// Returns the first `most` keys after a key in the order of shards and keys.
+    pub(crate) fn keys_after(
+        &self,
+        after: Option<&(ShardId, Key)>,
+        shards: Range<ShardId>,
+        most: usize,
+    ) -> BTreeSet<(ShardId, Key)> {
+        let first = after.map_or(shards.start, |(shard, _)| *shard).min(shards.end);
+        let shards = self.shards.range(first..shards.end);
+        let keys = shards.flat_map(|(shard, versions)| {
+            let from = match after {
+                Some((last, key)) if last == shard => Bound::Excluded(key),
+                _ => Bound::Unbounded,
+            };
+            versions.range::<Key, _>((from, Bound::Unbounded)).map(|(key, _)| (*shard, key.clone()))
+        });
+        keys.take(most).collect()
+    }
+
     /// Takes a copy of a version, unless the version here is newer.
     pub(crate) fn copy(&mut self, shard: ShardId, copied: Copied) {
         let Copied { key, state, dependencies, stamp } = copied;
         let known = self.version(shard, &key).map_or(Stamp::ZERO, |known| known.stamp);
         if known < stamp {
+            self.snapshots.drop_beginning();
+            self.keep_old(shard, &key, &dependencies);
             let dependencies = Dependencies::of(&dependencies);
             let version = Version { state, dependencies, stamp };
             self.change(shard, &key, |known| *known = version);

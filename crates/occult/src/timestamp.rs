@@ -31,6 +31,13 @@ pub enum Scheme {
     None,
 }
 
+impl Scheme {
+    /// Returns the group of a site's stamps; `None` if the scheme does not distinguish sites.
+    pub(crate) fn group_of(self, site: SiteId) -> Option<SiteId> {
+        matches!(self, Scheme::PerSite(_)).then_some(site)
+    }
+}
+
 /// A causal timestamp: for each shard, the stamp of the last write in it that its owner depends on
 /// (§4.2). Compression may report a greater stamp, never a smaller one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +155,18 @@ impl CausalTimestamp {
         .unwrap_or_default()
     }
 
+    /// Returns the greatest stamp of each site's homes on which the owner depends; of all homes, if
+    /// the scheme does not distinguish sites.
+    pub(crate) fn peaks(&self) -> Vec<(Option<SiteId>, Stamp)> {
+        match &self.entries {
+            Entries::None => Vec::new(),
+            Entries::Exact(_) | Entries::Structural(_) => vec![(None, self.greatest(SiteId(0)))],
+            Entries::Recent(groups) => {
+                groups.iter().map(|(site, recent)| (*site, recent.greatest())).collect()
+            }
+        }
+    }
+
     /// Adds a write in a shard, to which `home` assigned this stamp: raises the shard's stamp
     /// (List. 1 l. 13–15).
     pub fn raise(&mut self, shard: ShardId, home: SiteId, stamp: Stamp) {
@@ -258,7 +277,7 @@ impl CausalTimestamp {
     }
 
     fn group_of(&self, site: SiteId) -> Option<SiteId> {
-        matches!(self.scheme, Scheme::PerSite(_)).then_some(site)
+        self.scheme.group_of(site)
     }
 }
 

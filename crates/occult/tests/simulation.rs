@@ -51,21 +51,25 @@ fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
 /// PC-PSI (§6.1) of single operations (§4.3) and of transactions (§6.2).
 #[test]
 fn sessions_observe_pc_psi_and_all_sites_converge() {
-    let (mut committed, mut unknown) = (0, 0);
+    let (mut committed, mut unknown, mut snapshots, mut found) = (0, 0, 0, 0);
     let mut aborted = std::collections::BTreeMap::new();
     for seed in seeds(0..60) {
         let report = judge(seed, shape(seed));
         committed += report.committed;
         unknown += report.unknown;
+        snapshots += report.snapshots;
+        found += report.found;
         for (cause, count) in report.aborted {
             *aborted.entry(cause).or_insert(0) += count;
         }
     }
-    println!("{committed} committed, {unknown} unknown, aborted: {aborted:?}");
+    println!(
+        "{committed} committed, {unknown} unknown ({found} found), {snapshots} snapshots, aborted: {aborted:?}"
+    );
     for cause in ["locked", "read set", "overwrite set"] {
         assert!(aborted.contains_key(cause), "no seed aborts by {cause}: {aborted:?}");
     }
-    assert!(unknown > 0);
+    assert!(unknown > 0 && snapshots > 100 && found > 0, "{unknown} {snapshots} {found}");
 }
 
 /// Seeds that have failed: a worker evaluated timestamps of one that had carried out more moves; a

@@ -40,7 +40,8 @@ pub(super) struct Preparing {
 /// A transaction whose COMMIT has not been answered.
 #[derive(Debug)]
 pub(super) struct Committing {
-    request: RequestId,
+    /// The client's request; `None` once the client does not wait any more.
+    request: Option<RequestId>,
     commit: Box<Commit>,
     participants: Vec<Address>,
     decision_home: Address,
@@ -202,6 +203,7 @@ impl Gateway {
         let participants = preparing.participants.keys().copied().collect();
         let since = context.now.monotonic;
         let commit = Box::new(commit);
+        let request = Some(request);
         let stage = Committing { request, commit, participants, decision_home, since, next: since };
         open.stage = Stage::Committing(stage);
         self.send_commit(context, number);
@@ -274,13 +276,14 @@ impl Gateway {
                 let past = committing.commit.timestamp.clone();
                 let reply = match committed {
                     true => {
+                        self.note_written(&past);
                         let past = Gateway::next_past(context, past);
                         let counts = ReadCounts::default();
                         Response::Committed { outcomes: Vec::new(), past, counts }
                     }
                     false => Response::Aborted(AbortCause::Expired),
                 };
-                self.end(context, number, request, reply);
+                self.conclude(context, number, (request, true), reply);
             }
             Stage::Preparing(_) if !committed => {
                 self.abort(context, number, AbortCause::Expired);
@@ -305,15 +308,20 @@ impl Gateway {
     }
 
     pub(super) fn repeat_commit(&mut self, context: &mut Context<'_>, number: u64) {
-        let Some(open) = self.open.get(&number) else { return };
-        let Stage::Committing(committing) = &open.stage else { return };
-        if context.has_timed_out(committing.since) {
+        let idle = context.config.timing.idle;
+        let Some(open) = self.open.get_mut(&number) else { return };
+        let Stage::Committing(committing) = &mut open.stage else { return };
+        if context.has_timed_out(committing.since)
+            && let Some(request) = committing.request.take()
+        {
             // The past is right for both outcomes. If the writes are committed, the session depends
             // on them. If they are not, a read of the session still succeeds, because homes advance
             // to its timestamp.
-            let request = committing.request;
             let past = Unknown::Past(committing.commit.timestamp.clone());
-            return self.end(context, number, request, Response::Unknown(past));
+            context.out.reply(request, Response::Unknown(past));
+        }
+        if context.now.monotonic.since(committing.since) >= idle {
+            return self.remove(number);
         }
         if context.is_due(committing.next) {
             self.send_commit(context, number);
@@ -395,6 +403,7 @@ impl Gateway {
         let (request, abandoned) = (executing.request, executing.abandoned);
         let reply = match executed {
             Executed::Committed(outcomes, past) => {
+                self.note_written(&past);
                 let past = Gateway::next_past(context, past);
                 Response::Committed { outcomes, past, counts: ReadCounts::default() }
             }
@@ -482,7 +491,10 @@ impl Gateway {
     ) {
         match request {
             Some(request) => self.end(context, number, request, reply),
-            None if abandoned => self.remove(number),
+            None if abandoned => {
+                self.note_end(number, &reply);
+                self.remove(number);
+            }
             // The client asks for the outcome later.
             None => {
                 let Some(open) = self.open.get_mut(&number) else { return };

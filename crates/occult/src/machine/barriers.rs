@@ -79,7 +79,7 @@ impl Occult {
     }
 
     /// Requests the homes' progress for barriers.
-    pub(super) fn want_progress(&mut self, now: Now) {
+    pub(crate) fn want_progress(&mut self, now: Now) {
         let homes: Vec<Address> = self.homes_elsewhere().collect();
         self.with_replica(now, |it, context| {
             for home in homes {

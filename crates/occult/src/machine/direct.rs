@@ -5,7 +5,7 @@ use solera_machine::Now;
 
 use super::Occult;
 use crate::client::{Freshness, Transaction};
-use crate::shard::Stamp;
+use crate::shard::{ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
 impl Occult {
@@ -23,13 +23,10 @@ impl Occult {
             return None;
         }
         self.note_use(now.monotonic);
-        let site = self.homes.home(shard);
-        let of = (&self.store, &self.homes);
-        let shown = match site == self.config.address.site {
-            _ if !self.store.is_current(shard, &self.homes) => return None,
-            true => self.home.shown(&self.config, shard),
-            false => self.replica.shown(self.config.owner(site, shard), shard, of),
-        };
+        if !self.store.is_current(shard, &self.homes) {
+            return None;
+        }
+        let shown = self.shown_here(shard);
         let (executed, mut dependencies) = self.store.read(shard, key, op, None);
         let fresh = Transaction::is_fresh(past, &dependencies, (shard, shown), &self.homes);
         if fresh == Freshness::Stale {
@@ -39,6 +36,18 @@ impl Occult {
         past.merge(&dependencies, &self.homes);
         self.passed.forget(past, &self.homes);
         Some(executed.map(|(outcome, _)| outcome))
+    }
+
+    /// Returns the shardstamp of the copy of a shard here.
+    pub(crate) fn shown_here(&self, shard: ShardId) -> Stamp {
+        let site = self.homes.home(shard);
+        match site == self.config.address.site {
+            true => self.home.shown(&self.config, shard),
+            false => {
+                let of = (&self.store, &self.homes);
+                self.replica.shown(self.config.owner(site, shard), shard, of)
+            }
+        }
     }
 
     /// Adds a token's past to a session's past. Returns whether the past fits the configuration of
@@ -72,7 +81,7 @@ impl Occult {
     /// Returns the number of shards of which this worker is the home.
     pub fn home_of(&self) -> usize {
         let me = self.config.address;
-        let shards = crate::ShardId::all(self.config.shards);
+        let shards = ShardId::all(self.config.shards);
         shards
             .filter(|shard| self.homes.home(*shard) == me.site && self.config.is_mine(*shard))
             .count()

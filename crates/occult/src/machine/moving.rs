@@ -71,6 +71,8 @@ pub(super) struct Moving {
     asked: Option<Monotonic>,
     /// Time when this worker last proposed a move itself.
     proposed: Option<Monotonic>,
+    /// The number of moves that each other worker had carried out when it sent the last message.
+    epochs: BTreeMap<Address, u64>,
     /// Number of times that the table is still to be sent to all workers.
     announcements: u32,
 }
@@ -107,6 +109,36 @@ impl Occult {
     /// may depend on writes that were lost since.
     pub fn has_lost(&self, past: &crate::timestamp::CausalTimestamp, epoch: u64) -> bool {
         epoch < self.homes.epoch() && past.has_lost(&self.homes)
+    }
+
+    /// Notes how many moves another worker has carried out.
+    pub(super) fn note_epoch(&mut self, of: Address, epoch: u64) {
+        if epoch > 0 {
+            let known = self.moving.epochs.entry(of).or_default();
+            *known = epoch.max(*known);
+        }
+    }
+
+    /// Replies how far the moves are carried out, and asks the workers for news that this one
+    /// misses.
+    pub(super) fn on_moves(&mut self, request: RequestId) {
+        let epoch = self.homes.epoch();
+        let known = |worker: &Address| self.moving.epochs.get(worker).copied().unwrap_or_default();
+        let mut behind = self.all_others();
+        behind.retain(|worker| known(worker) < epoch);
+        let arriving = self.homes.arriving();
+        for worker in behind.iter().copied() {
+            self.out.send(worker, Body::Table(Box::new(self.table())));
+        }
+        let asked = match arriving {
+            0 => behind.clone(),
+            // Some home may have announced what it has taken over while this worker was away.
+            _ => self.all_others(),
+        };
+        for worker in asked {
+            self.out.send(worker, Body::TableRequest);
+        }
+        self.out.reply(request, Response::Moves { arriving, behind });
     }
 
     /// Returns the table of homes.

@@ -145,7 +145,9 @@ impl Occult {
                 true => self.gateway.least_read(site, &self.homes),
                 false => NO_LIMIT,
             };
-            if all_shown < NO_LIMIT && least_read >= all_shown {
+            // A snapshot that begins is an open transaction of this site's clients.
+            let is_beginning = self.store.snapshots.is_beginning();
+            if all_shown < NO_LIMIT && least_read >= all_shown && !is_beginning {
                 self.passed.confirm(site, all_shown);
             }
             let unread = self.passed.confirmed(site);
@@ -159,7 +161,7 @@ impl Occult {
         let at = now.monotonic;
         let waits = self.gateway.waits()
             || self.home.waits()
-            || self.replica.parked() > 0
+            || self.replica.waits()
             || !self.waiting.is_empty()
             || self.moving.is_busy();
         let mut next = at.after(self.publish_interval(at));

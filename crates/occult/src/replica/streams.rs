@@ -1,13 +1,19 @@
 //! The part of one home's stream that has arrived at a replica.
 
+use std::time::Duration;
+
 use solera_data::Key;
-use solera_machine::Address;
 use solera_time::Monotonic;
 
-use super::Context;
-use crate::message::{Batch, Body, Copies, Progress, Stored, StoredAt};
+use crate::message::{Batch, Copies, Progress, StoredAt};
 use crate::shard::{ShardId, Stamp};
 use crate::store::Store;
+
+/// Returns up to which stamp a home that has made this progress shows a shard.
+pub(super) fn shown_in(progress: &Progress, shard: ShardId) -> Stamp {
+    let held = progress.held.iter().find(|(held, _)| *held == shard);
+    held.map_or(progress.through, |(_, stamp)| *stamp)
+}
 
 /// Copies that arrive.
 #[derive(Debug)]
@@ -28,6 +34,8 @@ pub(super) struct Stream {
     filling: Option<Filling>,
     /// Whether the replica has once had everything that the home had shown.
     filled: bool,
+    /// Whether the home has reported its progress since this process started.
+    pub(super) heard: bool,
     /// Time when missing entries were last requested.
     asked: Option<Monotonic>,
     /// Time when progress was last reported to the home.
@@ -43,14 +51,19 @@ impl Stream {
 
     /// Returns the shardstamp of a shard of this stream.
     pub(super) fn shown(&self, shard: ShardId) -> Stamp {
-        let held = self.progress.held.iter().find(|(held, _)| *held == shard);
-        held.map_or(self.progress.through, |(_, stamp)| *stamp)
+        shown_in(&self.progress, shard)
     }
 
     /// Returns a stamp up to which all shards are shown.
     pub(super) fn floor(&self) -> Stamp {
         let held = self.progress.held.iter().map(|(_, stamp)| *stamp);
         held.fold(self.progress.through, Stamp::min)
+    }
+
+    /// Returns the home's clock if this is its first report since the process started.
+    pub(super) fn first_heard(&mut self, batch: &Batch) -> Option<Stamp> {
+        let progress = batch.progress.as_ref().filter(|_| batch.end >= self.position)?;
+        (!std::mem::replace(&mut self.heard, true)).then_some(progress.through)
     }
 
     /// Forgets what the sites have stored and confirmed.
@@ -89,27 +102,14 @@ impl Stream {
         }
     }
 
-    /// Reports the progress to the home.
-    pub(super) fn report(&mut self, context: &mut Context<'_>, home: Address, asks: bool) {
-        self.reported = Some(context.now);
-        let stored = Stored {
-            start: self.start,
-            position: self.position,
-            through: if context.has_taken_all(home) { self.floor() } else { Stamp::ZERO },
-            unread: context.unread(home.site),
-            asks,
-        };
-        context.out.send(home, Body::Stored(stored));
-    }
-
-    /// Requests missing entries, unless that was done a short time ago.
-    pub(super) fn ask(&mut self, context: &mut Context<'_>, home: Address) {
-        let retry = context.config.timing.retry;
-        if self.asked.is_none_or(|asked| context.now.since(asked) >= retry) {
-            self.asked = Some(context.now);
+    /// Notes that missing entries are requested now, unless that was done a short time ago.
+    pub(super) fn may_ask(&mut self, now: Monotonic, retry: Duration) -> bool {
+        let may = self.asked.is_none_or(|asked| now.since(asked) >= retry);
+        if may {
+            self.asked = Some(now);
             self.filling = None;
-            self.report(context, home, true);
         }
+        may
     }
 
     /// Returns whether a group of copies is the first one or follows the previous one.

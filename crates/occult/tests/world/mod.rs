@@ -4,6 +4,7 @@
 
 mod losses;
 mod network;
+mod reader;
 mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +23,12 @@ use solera_random::Random;
 use solera_time::{Monotonic, Physical, SiteId};
 
 use self::network::Network;
+use self::reader::Reader;
 use self::sessions::Sessions;
 
 pub(crate) const MS: u64 = 1_000_000;
 const SHARDS: u16 = 8;
+const PARTITIONS: u16 = 4;
 /// Faults end.
 const QUIET_MS: u64 = 4_000;
 /// A site fails for good, if one does; and the others take its shards.
@@ -59,13 +62,18 @@ pub(crate) struct Shape {
 /// What a world found.
 pub(crate) struct Report {
     pub(crate) violations: Vec<Violation>,
-    /// Reasons why the world is not quiet and equal everywhere at its end.
+    /// Reasons why the world is not quiet and equal everywhere at its end, and writes that
+    /// snapshots have missed.
     pub(crate) unfinished: Vec<String>,
     pub(crate) committed: usize,
     pub(crate) aborted: BTreeMap<String, usize>,
     pub(crate) unknown: usize,
     /// Number of sessions that learned that they depend on a lost write.
     pub(crate) lost_sessions: usize,
+    /// Number of snapshots of all keys that were read.
+    pub(crate) snapshots: usize,
+    /// Number of transactions without an answer whose outcome was found out.
+    pub(crate) found: usize,
 }
 
 pub(crate) struct World {
@@ -95,12 +103,16 @@ pub(crate) struct World {
     /// The home and the stamp of each write, as homes show it to replicas.
     stamps: BTreeMap<(Key, u64), (SiteId, u64)>,
     replies: Vec<(RequestId, Response)>,
+    /// The writes that each site has acknowledged, in this order.
+    acknowledged: BTreeMap<SiteId, Vec<(Key, u64)>>,
 }
 
 impl World {
     pub(crate) fn run(seed: u64, shape: Shape) -> Report {
         let mut world = World::new(seed, shape);
         let mut sessions = Sessions::new(&mut world);
+        let mut reader = Reader::new();
+        let mut unmoved = Vec::new();
         while world.now < END_MS * MS {
             world.step();
             if shape.forced && world.now == FORCED_MS * MS {
@@ -117,15 +129,29 @@ impl World {
             if world.now < QUIET_MS * MS && shape.faults {
                 world.faults();
             }
+            if world.now == QUIET_MS * MS {
+                world.end_slowness();
+            }
             sessions.lost(&std::mem::take(&mut world.lost));
             for (request, response) in std::mem::take(&mut world.replies) {
                 sessions.on_reply(&mut world, request, response);
             }
             sessions.act(&mut world, LAST_MS * MS);
+            reader.act(&mut world);
+            if world.now > LAST_MS * MS && world.now.is_multiple_of(200 * MS) {
+                unmoved = world.unmoved();
+            }
         }
         let mut unfinished = world.unfinished();
-        let history: History = sessions.finish(&world.stamps);
+        unfinished.append(&mut unmoved);
+        sessions.find_outcomes(&mut world);
+        let mut history: History = sessions.finish(&world.stamps);
+        let snapshots = reader.transactions.len();
+        if !shape.forced {
+            history.transactions.append(&mut reader.transactions);
+        }
         unfinished.extend(sessions.differences());
+        unfinished.append(&mut reader.missed);
         // For a person who looks into a seed.
         if std::env::var("DUMP").is_ok() {
             for transaction in &history.transactions {
@@ -149,13 +175,17 @@ impl World {
             aborted: sessions.aborted.clone(),
             unknown: sessions.unknown,
             lost_sessions: sessions.lost_sessions,
+            snapshots,
+            found: sessions.found,
         }
     }
 
     fn new(seed: u64, shape: Shape) -> World {
         let mut random = Random::new(seed);
-        let topology =
-            Arc::new(Topology { partitions: 4, workers: vec![shape.workers; shape.sites] });
+        let topology = Arc::new(Topology {
+            partitions: PARTITIONS,
+            workers: vec![shape.workers; shape.sites],
+        });
         let clocks = (0..shape.sites)
             .map(|_| 10_000_000_000 + random.below(shape.skew_ms * 1_000 + 1))
             .collect();
@@ -200,6 +230,7 @@ impl World {
             network: Network::new(random.draw()),
             stamps: BTreeMap::new(),
             replies: Vec::new(),
+            acknowledged: BTreeMap::new(),
             random,
         }
     }
@@ -315,11 +346,57 @@ impl World {
         if self.shape.moves && self.random.one_in(200) {
             self.move_some();
         }
+        if self.random.one_in(150) {
+            let all: Vec<Address> = self.workers.keys().copied().collect();
+            let delay_ms = self.random.below(2) * self.random.below(400);
+            let shard = ShardId(self.random.index(SHARDS as usize) as u16);
+            let address = all[self.random.index(all.len())];
+            self.slow_down(address, shard, delay_ms);
+        }
         if self.random.one_in(600) {
             // A clock is set forward or back.
             let site = self.random.index(sites);
             let change = self.random.below(self.shape.skew_ms * 1_000 + 1);
             self.clocks[site] = 10_000_000_000 + change;
+        }
+    }
+
+    /// Asks a worker, which answers at once; `None` if it is down.
+    fn ask(&mut self, to: Address, command: Command) -> Option<Response> {
+        const REQUEST: RequestId = RequestId(u64::MAX / 2);
+        if self.is_down(to) {
+            return None;
+        }
+        let now = self.time(to.site);
+        self.workers.get_mut(&to)?.handle(now, Input::Client { request: REQUEST, command });
+        self.collect(to);
+        let at = self.replies.iter().position(|(request, _)| *request == REQUEST)?;
+        Some(self.replies.remove(at).1)
+    }
+
+    fn slow_down(&mut self, address: Address, shard: ShardId, delay_ms: u64) {
+        self.ask(address, Command::Slow { shard, delay_ms });
+    }
+
+    /// Returns the workers that do not know that all moves are complete.
+    fn unmoved(&mut self) -> Vec<String> {
+        let all: Vec<Address> = self.workers.keys().copied().collect();
+        let (mut found, dead) = (Vec::new(), self.dead);
+        for address in all.into_iter().filter(|worker| Some(worker.site) != dead) {
+            match self.ask(address, Command::Moves) {
+                Some(Response::Moves { arriving: 0, behind })
+                    if behind.iter().all(|worker| Some(worker.site) == self.dead) => {}
+                answer => found.push(format!("{address:?}: {answer:?}")),
+            }
+        }
+        found
+    }
+
+    /// A worker that is down has no slow shards when it runs again.
+    fn end_slowness(&mut self) {
+        let all: Vec<Address> = self.workers.keys().copied().collect();
+        for address in all {
+            ShardId::all(SHARDS).for_each(|shard| self.slow_down(address, shard, 0));
         }
     }
 

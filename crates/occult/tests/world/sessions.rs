@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use solera_checker::pcpsi::{History, Operation, Outcome, Read, Transaction, Version, Write};
 use solera_data::{Effect, Key, Op, Outcome as Answer, Value};
 use solera_machine::{Address, Machine, RequestId};
-use solera_occult::{AbortCause, CausalTimestamp, Command, Input, OnStale, Response, Unknown};
+use solera_occult::{
+    AbortCause, CausalTimestamp, Command, Fate, Input, OnStale, Response, Unknown,
+};
 
 use solera_time::SiteId;
 
 use super::{MS, World};
 
-const KEYS: u64 = 7;
+pub(crate) const KEYS: u64 = 7;
 const SESSIONS: usize = 6;
 
 /// What a session does next in its transaction.
@@ -35,7 +37,8 @@ enum State {
         /// It executes the next step at this time.
         due: u64,
     },
-    Committing,
+    /// It commits this transaction.
+    Committing(u64),
     Single,
     /// It reads all keys at the end, to compare sites.
     Comparing(usize),
@@ -71,6 +74,11 @@ pub(crate) struct Sessions {
     /// What each site has of each key at the end.
     compared: BTreeMap<Key, Vec<(usize, Option<u64>)>>,
     comparing: bool,
+    /// Transactions whose outcome is unknown: the place in the history, and what the worker knows
+    /// them by.
+    unanswered: Vec<(usize, Address, u64, u64)>,
+    /// Number of these whose outcome was found out.
+    pub(crate) found: usize,
 }
 
 /// Returns the number of the write that made an effect, if it assigns one.
@@ -78,11 +86,11 @@ pub(crate) fn id_of(effect: &Effect) -> Option<u64> {
     std::str::from_utf8(effect.cell.assign.as_ref()?.as_bytes()).ok()?.parse().ok()
 }
 
-fn number(value: &Value) -> u64 {
+pub(crate) fn number(value: &Value) -> u64 {
     std::str::from_utf8(value.as_bytes()).unwrap().parse().unwrap()
 }
 
-fn name(key: &Key) -> String {
+pub(crate) fn name(key: &Key) -> String {
     String::from_utf8_lossy(key.as_bytes()).into_owned()
 }
 
@@ -100,6 +108,8 @@ impl Sessions {
             lost_sessions: 0,
             compared: BTreeMap::new(),
             comparing: false,
+            unanswered: Vec::new(),
+            found: 0,
         };
         for _ in 0..SESSIONS {
             let session = sessions.create(world);
@@ -289,7 +299,7 @@ impl Sessions {
                 );
             }
             None => {
-                session.state = State::Committing;
+                session.state = State::Committing(transaction);
                 self.send(world, at, Command::Commit { transaction });
             }
         }
@@ -347,6 +357,7 @@ impl Sessions {
                     self.note_read(at, &key, &step, answer);
                 }
                 self.committed += 1;
+                self.note_acknowledged(world, at);
                 self.sessions[at].past = past;
                 self.record(at, Outcome::Committed);
                 self.rest(world, at);
@@ -369,6 +380,7 @@ impl Sessions {
                 self.unknown += 1;
                 match unknown {
                     Unknown::Past(past) => {
+                        self.note_unanswered(world, at, &state);
                         self.record(at, Outcome::Unknown);
                         self.sessions[at].past = past;
                         self.rest(world, at);
@@ -378,6 +390,7 @@ impl Sessions {
                         self.send(world, at, Command::Await { transaction });
                     }
                     Unknown::Pending(transaction) => {
+                        self.note_unanswered(world, at, &state);
                         self.record(at, Outcome::Unknown);
                         self.send(world, at, Command::Abort { transaction });
                         self.sessions[at].request = None;
@@ -412,6 +425,18 @@ impl Sessions {
         self.sessions[at].operations.push(Operation::Read(read));
     }
 
+    /// Notes the last write of each key of a transaction.
+    fn note_acknowledged(&self, world: &mut World, at: usize) {
+        let session = &self.sessions[at];
+        let mut last = BTreeMap::new();
+        for operation in &session.operations {
+            if let Operation::Write(write) = operation {
+                last.insert(Key::from(write.key.as_str()), write.id);
+            }
+        }
+        world.acknowledged.entry(session.at.site).or_default().extend(last);
+    }
+
     fn record(&mut self, at: usize, outcome: Outcome) {
         let session = &mut self.sessions[at];
         let operations = std::mem::take(&mut session.operations);
@@ -428,6 +453,30 @@ impl Sessions {
     fn rest(&mut self, world: &mut World, at: usize) {
         let until = world.now + world.random.below(40) * MS;
         self.sessions[at].state = State::Idle(until);
+    }
+
+    fn note_unanswered(&mut self, world: &World, at: usize, state: &State) {
+        if let State::Committing(number) = state {
+            let worker = self.sessions[at].at;
+            let incarnation = world.configs[&worker].incarnation;
+            self.unanswered.push((self.history.len(), worker, incarnation, *number));
+        }
+    }
+
+    /// Finds out what has become of transactions that were not answered in time.
+    pub(crate) fn find_outcomes(&mut self, world: &mut World) {
+        for (place, worker, incarnation, number) in std::mem::take(&mut self.unanswered) {
+            let answer = world.ask(worker, Command::Outcome { incarnation, number });
+            self.history[place].outcome = match answer {
+                Some(Response::Outcome(Fate::Committed)) => Outcome::Committed,
+                Some(Response::Outcome(Fate::Aborted)) => Outcome::Aborted,
+                Some(Response::Outcome(Fate::Restarted)) | None => continue,
+                // The home that would have known was taken by force.
+                Some(Response::Outcome(Fate::Forgotten)) if world.shape.forced => continue,
+                other => panic!("{other:?}"),
+            };
+            self.found += 1;
+        }
     }
 
     /// Returns the history, with the stamps that homes have shown.

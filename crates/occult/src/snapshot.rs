@@ -1,0 +1,196 @@
+//! Snapshots of a worker's shards, from which backups are read.
+//!
+//! A worker keeps one version of each key. A snapshot therefore begins in three steps, which the
+//! reader makes at all workers of its site:
+//!
+//! 1. *Mark.* From now on, the worker keeps the versions that are overwritten. It returns the
+//!    greatest stamps on which anything here depends, those of the writes that its clients have
+//!    been told of, and the clock of its homes. It confirms no stamps as passed
+//!    ([`passed`](crate::passed)) until step 3, so that no timestamp loses an entry that counts.
+//! 2. *Poll.* The worker returns, for each site, the stamp up to which all copies here show the
+//!    writes of the site's homes. The reader repeats this until the least of these stamps, over all
+//!    workers, have reached the marks.
+//! 3. *Fix.* These least stamps are the snapshot. It contains each version whose timestamp is not
+//!    above them. All versions of one transaction have the same timestamp, so that it contains the
+//!    transaction as a whole or not at all. A timestamp contains those of everything on which the
+//!    version depends, so that the snapshot contains this, too. All of these versions are here,
+//!    because the copies show all writes up to these stamps.
+//!
+//! No other site takes part, and no client waits.
+
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use solera_data::{Key, Outcome};
+use solera_machine::PartitionId;
+use solera_time::{Monotonic, SiteId};
+
+use crate::shard::{ShardId, Stamp};
+use crate::version::Version;
+
+/// Number of snapshots that a worker holds at a time.
+pub(crate) const MOST: usize = 4;
+/// Time for which a snapshot may stay without its last step, because timestamps are not shortened
+/// until then.
+const TO_FIX: Duration = Duration::from_secs(20);
+
+/// The greatest stamp of each site's homes; of all homes, if timestamps do not distinguish sites.
+pub type Peaks = BTreeMap<Option<SiteId>, Stamp>;
+
+/// A step of a reader of a snapshot. The reader chooses the number `id`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SnapshotStep {
+    /// Begins a snapshot, in place of an earlier one with this number. It is dropped after some
+    /// time, in milliseconds.
+    Mark {
+        /// The snapshot.
+        id: u64,
+        /// Time in milliseconds.
+        lasts_ms: u64,
+    },
+    /// Asks how far the copies here show the writes of homes. The homes here move their clocks on
+    /// to these marks.
+    Poll {
+        /// The snapshot.
+        id: u64,
+        /// The greatest stamps that the workers have returned.
+        marks: Peaks,
+    },
+    /// Ends the beginning.
+    Fix {
+        /// The snapshot.
+        id: u64,
+        /// For each site, the stamp up to which the snapshot contains its writes: the least one of
+        /// all polls; the mark for a site that is no home any more. For all sites together, the
+        /// least of the polls.
+        shown: Peaks,
+    },
+    /// Reads some keys of a partition.
+    Page {
+        /// The snapshot.
+        id: u64,
+        /// The partition.
+        partition: PartitionId,
+        /// The last key of the page before.
+        after: Option<Key>,
+    },
+    /// Ends a snapshot.
+    Drop {
+        /// The snapshot.
+        id: u64,
+    },
+}
+
+/// Answer to a [`SnapshotStep`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SnapshotAnswer {
+    /// Answer to MARK.
+    Marked(Peaks),
+    /// Answer to MARK: homes of this site have not reported since the worker started. It may lack
+    /// writes that its clients have been told of before.
+    Unheard(SiteId),
+    /// Answer to POLL: the stamp for each site that is a home of shards here.
+    Shown(BTreeMap<SiteId, Stamp>),
+    /// Answer to POLL while data of shards that have moved is on its way.
+    Arriving,
+    /// Answer to FIX and DROP.
+    Done,
+    /// A page: keys with their contents, and the last key if others follow.
+    Page(Vec<(Key, Outcome)>, Option<Key>),
+    /// There is no such snapshot: it took too long, the worker has restarted, or has taken copies
+    /// since MARK.
+    Gone,
+    /// Too many snapshots are open.
+    TooMany,
+}
+
+/// A version of a key; `None` if there was none.
+pub(crate) type Old = Option<Version>;
+
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// The versions that were overwritten since the mark, the oldest first.
+    Marked(BTreeMap<(ShardId, Key), Vec<Old>>),
+    /// The version of the snapshot, for keys that have another one now.
+    Fixed(BTreeMap<(ShardId, Key), Old>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) stage: Stage,
+    pub(crate) begun: Monotonic,
+    /// Time for which it lasts.
+    pub(crate) lasts: Duration,
+    /// Approximate size of the kept versions.
+    pub(crate) bytes: usize,
+}
+
+/// The snapshots of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    pub(crate) open: BTreeMap<u64, Snapshot>,
+    /// The greatest stamps on which anything here has ever depended.
+    pub(crate) peaks: Peaks,
+}
+
+/// Raises the greatest stamps to others.
+pub(crate) fn raise(known: &mut Peaks, others: impl IntoIterator<Item = (Option<SiteId>, Stamp)>) {
+    for (site, stamp) in others {
+        let known = known.entry(site).or_default();
+        *known = stamp.max(*known);
+    }
+}
+
+impl Snapshots {
+    /// Notes the greatest stamps of the timestamp of a version that is shown now, or of a home that
+    /// may have written before this worker started.
+    pub(crate) fn note_peaks(&mut self, peaks: impl IntoIterator<Item = (Option<SiteId>, Stamp)>) {
+        raise(&mut self.peaks, peaks);
+    }
+
+    /// Keeps a version that is about to be overwritten or removed.
+    pub(crate) fn keep(&mut self, shard: ShardId, key: &Key, version: Option<&Version>) {
+        for snapshot in self.open.values_mut() {
+            let bytes = version.map_or(0, Version::bytes) + key.len();
+            let place = (shard, key.clone());
+            match &mut snapshot.stage {
+                Stage::Marked(log) => log.entry(place).or_default().push(version.cloned()),
+                Stage::Fixed(kept) => match kept.entry(place) {
+                    Entry::Vacant(free) => {
+                        free.insert(version.cloned());
+                    }
+                    Entry::Occupied(_) => continue,
+                },
+            }
+            snapshot.bytes += bytes;
+        }
+    }
+
+    /// Drops the snapshots that are not fixed, because a version arrives as a copy. The versions
+    /// before it, which such a snapshot may need, do not arrive.
+    pub(crate) fn drop_beginning(&mut self) {
+        self.open.retain(|_, snapshot| matches!(snapshot.stage, Stage::Fixed(_)));
+    }
+
+    /// Returns whether a snapshot is marked and not fixed.
+    pub(crate) fn is_beginning(&self) -> bool {
+        self.open.values().any(|snapshot| matches!(snapshot.stage, Stage::Marked(_)))
+    }
+
+    /// Returns the approximate size of the versions that are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.open.values().map(|snapshot| snapshot.bytes).sum()
+    }
+
+    /// Drops snapshots that have lasted too long.
+    pub(crate) fn expire(&mut self, now: Monotonic) {
+        self.open.retain(|_, snapshot| {
+            let limit = match snapshot.stage {
+                Stage::Marked(_) => TO_FIX.min(snapshot.lasts),
+                Stage::Fixed(_) => snapshot.lasts,
+            };
+            now.since(snapshot.begun) < limit
+        });
+    }
+}

@@ -1,0 +1,202 @@
+//! A reader of all keys in one snapshot, as a backup is. The checker judges what it has read as a
+//! transaction of a session of its own.
+
+use std::collections::BTreeMap;
+
+use solera_checker::pcpsi::{Operation, Outcome, Read, Transaction, Version};
+use solera_data::{Key, Outcome as Answer};
+use solera_machine::{Address, PartitionId};
+use solera_occult::{Command, Peaks, Response, SnapshotAnswer, SnapshotStep, Stamp};
+use solera_time::SiteId;
+
+use super::sessions::{KEYS, name, number};
+use super::{PARTITIONS, World};
+
+const ID: u64 = 7;
+/// Sessions have smaller numbers.
+const FIRST_SESSION: usize = 1_000_000;
+
+#[derive(Debug)]
+enum Stage {
+    Mark,
+    Poll(BTreeMap<SiteId, Stamp>),
+    Fix(Peaks),
+    Read(BTreeMap<Key, u64>),
+}
+
+/// The reader, at one site at a time.
+pub(crate) struct Reader {
+    site: SiteId,
+    stage: Stage,
+    marks: Peaks,
+    /// Workers that the present step has still to visit; partitions while it reads.
+    left: Vec<u16>,
+    after: Option<Key>,
+    /// Number of writes that the site had acknowledged before.
+    acknowledged: usize,
+    pub(crate) transactions: Vec<Transaction>,
+    /// Acknowledged writes that a snapshot lacks.
+    pub(crate) missed: Vec<String>,
+}
+
+impl Reader {
+    pub(crate) fn new() -> Reader {
+        Reader {
+            site: SiteId(0),
+            stage: Stage::Mark,
+            marks: Peaks::new(),
+            left: Vec::new(),
+            after: None,
+            acknowledged: 0,
+            transactions: Vec::new(),
+            missed: Vec::new(),
+        }
+    }
+
+    fn restart(&mut self, world: &mut World) {
+        self.site = SiteId(world.random.index(world.shape.sites) as u8);
+        (self.stage, self.marks, self.after) = (Stage::Mark, Peaks::new(), None);
+        self.left = (0..u16::from(world.shape.workers)).collect();
+        self.acknowledged = world.acknowledged.get(&self.site).map_or(0, Vec::len);
+    }
+
+    /// Makes a step now and then.
+    pub(crate) fn act(&mut self, world: &mut World) {
+        if !world.random.one_in(3) {
+            return;
+        }
+        let Some(next) = self.left.last().copied() else { return self.restart(world) };
+        let id = ID;
+        let (to, step) = match &self.stage {
+            Stage::Mark => (next as u8, SnapshotStep::Mark { id, lasts_ms: 60_000 }),
+            Stage::Poll(_) => (next as u8, SnapshotStep::Poll { id, marks: self.marks.clone() }),
+            Stage::Fix(shown) => (next as u8, SnapshotStep::Fix { id, shown: shown.clone() }),
+            Stage::Read(_) => {
+                let config = world.configs.values().next().expect("there are workers");
+                let owner = config.topology.owner(self.site, PartitionId(next));
+                let after = self.after.clone();
+                let partition = PartitionId(next);
+                (owner.worker, SnapshotStep::Page { id, partition, after })
+            }
+        };
+        let to = Address { site: self.site, worker: to };
+        match world.ask(to, Command::Snapshot(step)) {
+            Some(Response::Snapshot(answer)) => self.take(world, answer),
+            Some(other) => panic!("{other:?}"),
+            None => self.restart(world),
+        }
+    }
+
+    fn take(&mut self, world: &mut World, answer: SnapshotAnswer) {
+        let all = || (0..u16::from(world.shape.workers)).collect::<Vec<u16>>();
+        match (&mut self.stage, answer) {
+            (Stage::Mark, SnapshotAnswer::Marked(peaks)) => {
+                for (site, stamp) in peaks {
+                    let mark = self.marks.entry(site).or_default();
+                    *mark = stamp.max(*mark);
+                }
+                self.left.pop();
+                if self.left.is_empty() {
+                    (self.stage, self.left) = (Stage::Poll(BTreeMap::new()), all());
+                }
+            }
+            (Stage::Poll(least), SnapshotAnswer::Shown(shown)) => {
+                for (site, stamp) in shown {
+                    let known = least.entry(site).or_insert(stamp);
+                    *known = stamp.min(*known);
+                }
+                self.left.pop();
+                if !self.left.is_empty() {
+                    return;
+                }
+                let bound = |site: &Option<SiteId>| match site {
+                    Some(site) => least.get(site).copied(),
+                    None => least.values().min().copied(),
+                };
+                let is_reached = self
+                    .marks
+                    .iter()
+                    .all(|(site, mark)| bound(site).is_none_or(|shown| shown >= *mark));
+                self.left = all();
+                self.stage = match is_reached {
+                    false => Stage::Poll(BTreeMap::new()),
+                    true => {
+                        let mut shown: Peaks =
+                            least.iter().map(|(site, stamp)| (Some(*site), *stamp)).collect();
+                        for (site, mark) in &self.marks {
+                            shown.entry(*site).or_insert(*mark);
+                        }
+                        shown.insert(None, least.values().copied().min().unwrap_or_default());
+                        Stage::Fix(shown)
+                    }
+                };
+            }
+            (Stage::Poll(_), SnapshotAnswer::Arriving) => {
+                (self.stage, self.left) = (Stage::Poll(BTreeMap::new()), all());
+            }
+            (Stage::Fix(_), SnapshotAnswer::Done) => {
+                self.left.pop();
+                if self.left.is_empty() {
+                    self.stage = Stage::Read(BTreeMap::new());
+                    self.left = (0..PARTITIONS).collect();
+                }
+            }
+            (Stage::Read(found), SnapshotAnswer::Page(entries, next)) => {
+                for (key, content) in entries {
+                    let Answer::Bulk(value) = content else { panic!("{content:?}") };
+                    assert_eq!(found.insert(key, number(&value)), None, "a key is read once");
+                }
+                if next.is_none() {
+                    self.left.pop();
+                }
+                self.after = next;
+                if self.left.is_empty() {
+                    self.record(world);
+                }
+            }
+            (_, SnapshotAnswer::Gone | SnapshotAnswer::Unheard(_)) => self.restart(world),
+            (stage, answer) => panic!("{answer:?} in {stage:?}"),
+        }
+    }
+
+    /// Returns the writes of which the snapshot contains neither the version nor a later one, and
+    /// that the site had acknowledged before. What is lost with a site is missing by definition;
+    /// removals have no stamp here.
+    fn missed(&self, world: &World, found: &BTreeMap<Key, u64>) -> Vec<String> {
+        if world.shape.forced || world.shape.deletes {
+            return Vec::new();
+        }
+        let stamp =
+            |key: &Key, id: u64| world.stamps.get(&(key.clone(), id)).map(|(_, stamp)| stamp);
+        let before = world.acknowledged.get(&self.site).into_iter().flatten();
+        let missed = before.take(self.acknowledged).filter(|(key, id)| {
+            let version = found.get(key).map(|found| stamp(key, *found));
+            match (version, stamp(key, *id)) {
+                (None, _) => true,
+                // A home that has crashed meanwhile has not said which stamp it is.
+                (Some(None), _) | (_, None) => false,
+                (Some(Some(version)), Some(acknowledged)) => version < acknowledged,
+            }
+        });
+        missed
+            .map(|(key, id)| format!("{:?}: a snapshot lacks {}={id}", self.site, name(key)))
+            .collect()
+    }
+
+    fn record(&mut self, world: &World) {
+        let Stage::Read(found) = &self.stage else { return };
+        self.missed.extend(self.missed(world, found));
+        let operations = (0..KEYS).map(|key| {
+            let key = Key::from(format!("k{key}").as_str());
+            let version = found.get(&key).map_or(Version::Absent, |id| Version::Of(*id));
+            Operation::Read(Read { key: name(&key), version, stale: false })
+        });
+        self.transactions.push(Transaction {
+            session: FIRST_SESSION + self.transactions.len(),
+            order: 1,
+            site: self.site.index(),
+            outcome: Outcome::Committed,
+            operations: operations.collect(),
+        });
+    }
+}
