@@ -74,6 +74,7 @@ use self::modules::Modules;
 use self::multi::Multi;
 pub use self::on_key::OnKey;
 pub use self::outcome::Outcome;
+use self::outcome::Query;
 use self::ping::Ping;
 use self::request::{for_later, serve};
 use self::reset::Reset;
@@ -133,7 +134,7 @@ pub(crate) async fn run_other<W: Context>(
         CommandId::SoleraAtRisk => serve::<AtRisk, W>(session, arguments).await,
         CommandId::SoleraExport => serve::<Export, W>(session, arguments).await,
         CommandId::SoleraTxid => serve::<Txid, W>(session, arguments).await,
-        CommandId::SoleraOutcome => serve::<Outcome, W>(session, arguments).await,
+        CommandId::SoleraOutcome => serve::<Query, W>(session, arguments).await,
         CommandId::SoleraLeaders => serve::<Leaders, W>(session, arguments).await,
         CommandId::SoleraModule | CommandId::SoleraCall | CommandId::SoleraPhase => {
             serve::<Modules, W>(session, arguments).await;

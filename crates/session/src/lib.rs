@@ -27,6 +27,6 @@ pub use context::{Context, PeerTimeout, Single, SitesReport, ToPrimary, Unreacha
 pub use delegation::{Delegation, is_reserved};
 pub use identity::{Identity, Refused, hash_password, verify};
 pub use scan::{Ask, Cursor, Page, Scans};
-pub use session::{ClientSession, Next, TransactionKind};
+pub use session::{ClientSession, Next, TransactionKind, scheme};
 pub use token::{Token, TokenError};
 pub use typed::Typed;

@@ -6,6 +6,8 @@ mod exec;
 mod mode;
 mod occult;
 mod operations;
+mod pcpsi_outcome;
+mod pcpsi_snapshot;
 mod primary;
 mod queue;
 mod rights;
@@ -28,7 +30,9 @@ pub(crate) use self::mode::Mode;
 pub use self::mode::TransactionKind;
 use self::mode::{Current, OccultTransaction, Transaction};
 pub(crate) use self::occult::OccultSession;
+pub use self::occult::scheme;
 pub(crate) use self::operations::Stopped;
+pub(crate) use self::pcpsi_outcome::PcpsiName;
 pub(crate) use self::primary::Wait;
 pub(crate) use self::queue::{Later, Work};
 use self::strong::Watched;
@@ -123,6 +127,7 @@ impl<W: Context> ClientSession<W> {
         if let Some(transaction) = self.mode.reset() {
             self.abort(transaction);
         }
+        self.drop_pcpsi_snapshot();
         self.abandon_pending();
     }
 

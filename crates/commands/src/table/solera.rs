@@ -25,16 +25,16 @@ family! { "solera":
         "Returns the level of a key.";
     SoleraStale "solera.stale" "[HOME|ACCEPT|FAIL]" -1 "fast" (0, 0, 0) "0.1.0"
         "Sets what reads do when a copy lacks what the session has seen, and returns their counts.";
-    SoleraHome "solera.home" "[MOVE FROM site|SHARDS first-last …|KEY key TO site [FORCE]|HELP]" -1 "admin" (0, 0, 0) "0.1.0"
+    SoleraHome "solera.home" "[KEY key|MOVE FROM site|SHARDS first-last …|KEY key TO site [FORCE]|HELP]" -1 "admin" (0, 0, 0) "0.1.0"
         "Returns the homes of shards, and moves them.";
     SoleraAtRisk "solera.at-risk" "[COUNT n]" -1 "admin" (0, 0, 0) "0.1.0"
         "Returns what the loss of sites could still undo.";
     SoleraExport "solera.export" "[partition cursor]" -1 "admin readonly" (0, 0, 0) "0.1.0"
         "Returns all keys of the open transaction's snapshot with their contents.";
     SoleraTxid "solera.txid" "" 1 "noscript fast" (0, 0, 0) "0.1.0"
-        "Returns the identifier of the open strong transaction.";
+        "Returns the name of the open transaction, strong or of level pcpsi.";
     SoleraOutcome "solera.outcome" "transaction" 2 "fast" (0, 0, 0) "0.1.0"
-        "Returns the outcome of a strong transaction.";
+        "Returns the outcome of a strong transaction, or of one of level pcpsi.";
     SoleraLeaders "solera.leaders" "[PARTITIONS|MOVE site [ALL|partition …]|HELP]" -1 "admin" (0, 0, 0) "0.1.0"
         "Returns the sites that lead strong transactions, and moves leadership.";
     SoleraModule "solera.module" "LOAD|DROP|LIST|SOURCE|CHECK|HELP …" -2 "noscript" (0, 0, 0) "0.1.0"

@@ -46,5 +46,7 @@ pub(super) async fn count_keys<W: Context>(
             }
         }
     }
-    (keys, missing)
+    // The list of moves of homes is in keys of UniStore, one for each move.
+    let moves = worker.with_occult(|occult| occult.homes().epoch()).unwrap_or(0);
+    (keys.saturating_sub(moves as usize), missing)
 }

@@ -26,8 +26,39 @@ const MOVES: &[u8] = b"homes:";
 pub(crate) enum Export {
     /// Describes the open transaction's snapshot.
     Introduce,
-    /// Reads the next page of a partition in that snapshot; the first page without a cursor.
-    Page { partition: PartitionId, from: Option<Cursor> },
+    /// Reads the next page of a partition in that snapshot.
+    Page { partition: PartitionId, from: From },
+}
+
+/// The beginning of a page. The keys that UniStore holds come first, and then those of Occult.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// The first key of UniStore, or what follows the cursor.
+    UniStore(Option<Cursor>),
+    /// The first key of Occult, or the one after this key.
+    Occult(Option<Key>),
+}
+
+impl From {
+    /// Encodes the cursor as opaque bytes for a client to send back.
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            From::UniStore(None) => b"0".to_vec(),
+            From::UniStore(Some(cursor)) => cursor.encode(),
+            From::Occult(None) => b"p".to_vec(),
+            From::Occult(Some(key)) => [b"o".as_slice(), key.as_bytes()].concat(),
+        }
+    }
+
+    /// Decodes the bytes of [`From::encode`]. Returns `None` for other bytes.
+    fn decode(bytes: &[u8]) -> Option<From> {
+        match bytes {
+            b"0" => Some(From::UniStore(None)),
+            b"p" => Some(From::Occult(None)),
+            [b'o', key @ ..] => Some(From::Occult(Some(key.into()))),
+            other => Some(From::UniStore(Some(Cursor::decode(other)?))),
+        }
+    }
 }
 
 impl Request for Export {
@@ -51,10 +82,7 @@ impl Request for Export {
                     let partitions = spec.partitions;
                     return Err(format!("ERR there are {partitions} partitions, from 0"));
                 };
-                let from = match arguments.get(2) {
-                    b"0" => None,
-                    other => Some(Cursor::decode(other).ok_or("ERR invalid cursor")?),
-                };
+                let from = From::decode(arguments.get(2)).ok_or("ERR invalid cursor")?;
                 Ok(Export::Page { partition: PartitionId(partition), from })
             }
             _ => Err("ERR wrong number of arguments for 'solera.export' command".to_owned()),
@@ -69,9 +97,23 @@ impl Request for Export {
         remember_processes(session);
         match self {
             Export::Introduce => introduce(session, &snapshot).await,
-            Export::Page { partition, from } => {
+            Export::Page { partition, from: From::UniStore(from) } => {
                 match find(session, Ask { partition, snapshot, from }).await {
-                    Ok(page) => write_page(&mut session.out, &page),
+                    Ok(Page { entries, next }) => {
+                        let next = next.map(|next| From::UniStore(Some(next)));
+                        let run_occult = session.worker.spec().spaces.run_occult();
+                        let next = next.or(run_occult.then_some(From::Occult(None)));
+                        write_page(&mut session.out, &entries, next.as_ref());
+                    }
+                    Err(error) => session.fail(error),
+                }
+            }
+            Export::Page { partition, from: From::Occult(after) } => {
+                match session.pcpsi_page(partition, after).await {
+                    Ok((entries, next)) => {
+                        let next = next.map(|key| From::Occult(Some(key)));
+                        write_page(&mut session.out, &entries, next.as_ref());
+                    }
                     Err(error) => session.fail(error),
                 }
             }
@@ -85,9 +127,13 @@ async fn introduce<W: Context>(session: &mut ClientSession<W>, snapshot: &Vector
         return session.fail(missing.to_string());
     }
     let spec = session.worker.spec().clone();
+    let run_occult = spec.spaces.run_occult();
+    if run_occult && let Err(error) = session.begin_pcpsi_snapshot().await {
+        return session.fail(error);
+    }
     let site = session.worker.site_name(session.worker.address().site).to_owned();
     let out = &mut session.out;
-    out.map(6);
+    out.map(7);
     for (what, text) in [("cluster", &spec.name), ("site", &site)] {
         out.bulk(what.as_bytes());
         out.bulk(text.as_bytes());
@@ -99,6 +145,12 @@ async fn introduce<W: Context>(session: &mut ClientSession<W>, snapshot: &Vector
     out.bulk(b"sites");
     out.array(spec.sites.len());
     spec.sites.iter().for_each(|site| out.bulk(site.name.as_bytes()));
+    // A backup states which spaces it contains.
+    out.bulk(b"protocols");
+    let occult = run_occult.then_some(solera_occult::PROTOCOL.number);
+    let protocols: Vec<u8> = [solera_unistore::PROTOCOL.number].into_iter().chain(occult).collect();
+    out.array(protocols.len());
+    protocols.iter().for_each(|number| out.integer(i64::from(*number)));
     out.bulk(b"snapshot");
     out.array(spec.sites.len());
     snapshot.first(spec.sites.len()).iter().for_each(|ts| out.integer(ts.0 as i64));
@@ -139,13 +191,13 @@ async fn find<W: Context>(session: &mut ClientSession<W>, ask: Ask) -> Result<Pa
     Ok(page)
 }
 
-fn write_page(out: &mut Writer, page: &Page) {
+fn write_page(out: &mut Writer, entries: &[(Key, Outcome)], next: Option<&From>) {
     out.array(2);
-    match &page.next {
-        Some(cursor) => out.bulk(&cursor.encode()),
+    match next {
+        Some(next) => out.bulk(&next.encode()),
         None => out.bulk(b"0"),
     }
-    let entries = || page.entries.iter().filter(|(key, _)| !is_move(key));
+    let entries = || entries.iter().filter(|(key, _)| !is_move(key));
     out.array(entries().count());
     entries().for_each(|(key, content)| write_entry(out, key, content));
 }
@@ -192,9 +244,17 @@ mod tests {
     fn a_page_is_named_by_partition_and_cursor() {
         assert_eq!(parse("SOLERA.EXPORT"), Ok(Export::Introduce));
         let page = |from| Ok(Export::Page { partition: PartitionId(3), from });
-        assert_eq!(parse("SOLERA.EXPORT 3 0"), page(None));
         let cursor = Cursor { key: "a".into(), element: None };
-        assert_eq!(parse("SOLERA.EXPORT 3 ka"), page(Some(cursor)));
+        for (bytes, from) in [
+            ("0", From::UniStore(None)),
+            ("ka", From::UniStore(Some(cursor))),
+            ("p", From::Occult(None)),
+            ("o", From::Occult(Some("".into()))),
+            ("oa:b", From::Occult(Some("a:b".into()))),
+        ] {
+            assert_eq!(from.encode(), bytes.as_bytes());
+            assert_eq!(parse(&format!("SOLERA.EXPORT 3 {bytes}")), page(from));
+        }
     }
 
     #[test]

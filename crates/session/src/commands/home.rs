@@ -1,5 +1,7 @@
 //! SOLERA.HOME: reports the homes of the shards of spaces of level `pcpsi`, and moves them.
 
+use std::collections::BTreeSet;
+
 use solera_config::ClusterSpec;
 use solera_occult::{Command, Move, Response, ShardId};
 use solera_resp::{Arguments, parse_integer};
@@ -11,10 +13,12 @@ use super::sites::site_named;
 use crate::context::Context;
 use crate::session::ClientSession;
 
-const SYNTAX: &str = "ERR syntax error: SOLERA.HOME [MOVE FROM site | SHARDS first-last … | KEY key TO site [FORCE]]";
+const SYNTAX: &str = "ERR syntax error: SOLERA.HOME [KEY key | MOVE FROM site | SHARDS first-last … | KEY key TO site [FORCE]]";
 
 const HELP: &[&str] = &[
     "SOLERA.HOME [<subcommand> [<arg> ...]]. Without one, return how many shards have their home at each site. Subcommands are:",
+    "KEY <key>",
+    "    Return the number of the key's shard, and its home.",
     "MOVE FROM <site> TO <site> [FORCE]",
     "    Move all shards of a site to another one.",
     "MOVE SHARDS <first>[-<last>] ... TO <site> [FORCE]",
@@ -23,7 +27,7 @@ const HELP: &[&str] = &[
     "    Move the shard of a key.",
     "HELP",
     "    Print this help.",
-    "A move is agreed on at once, and complete when 'arriving' is 0 at all sites. FORCE does without the former home: \
+    "A move is agreed on at once, and complete when 'arriving' is 0 and 'behind' empty. FORCE does without the former home: \
      writes that only it has are lost, and sessions that have seen them get LOST.",
 ];
 
@@ -37,12 +41,14 @@ pub(crate) enum What {
     Key(Vec<u8>),
 }
 
-/// SOLERA.HOME [MOVE …].
+/// SOLERA.HOME [KEY key | MOVE …].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     Help,
     /// Counts the shards of each site.
     Counts,
+    /// Returns the shard of a key, and its home.
+    Key(Vec<u8>),
     Move {
         what: What,
         to: SiteId,
@@ -58,6 +64,7 @@ impl Request for Home {
         let is = |at: usize, name: &[u8]| arguments.get(at).eq_ignore_ascii_case(name);
         match arguments.len() {
             1 => Ok(Home::Counts),
+            3 if is(1, b"key") => Ok(Home::Key(arguments.get(2).to_vec())),
             6.. if is(1, b"move") => {
                 let mut end = arguments.len();
                 let forced = is(end - 1, b"force");
@@ -79,7 +86,8 @@ impl Request for Home {
         }
         match self {
             Home::Help => help::answer(session, HELP),
-            Home::Counts => write_counts(session),
+            Home::Counts => write_counts(session).await,
+            Home::Key(key) => write_shard(session, &key),
             Home::Move { what, to, forced } => {
                 let moved = move_homes(&*session.worker, what, to, forced).await;
                 session.answer_ok(moved);
@@ -121,22 +129,27 @@ fn range(text: &[u8], shards: u16) -> Result<(ShardId, ShardId), String> {
     }
 }
 
-fn write_counts<W: Context>(session: &mut ClientSession<W>) {
+async fn write_counts<W: Context>(session: &mut ClientSession<W>) {
+    let asked = session.worker.ask_occult(session.worker.address(), Command::Moves).await;
+    let Some(Response::Moves { arriving, behind }) = asked else {
+        return session.fail_unanswered();
+    };
+    let behind: BTreeSet<SiteId> = behind.into_iter().map(|worker| worker.site).collect();
     let counted = session.worker.with_occult(|occult| {
         let homes = occult.homes();
         let mut counts = vec![0_i64; occult.config().topology.sites()];
         for shard in ShardId::all(homes.shards()) {
             counts[homes.home(shard).index()] += 1;
         }
-        (homes.epoch(), counts, occult.arriving())
+        (homes.epoch(), counts)
     });
-    let Some((moves, counts, arriving)) = counted else {
+    let Some((moves, counts)) = counted else {
         return session.fail_unanswered();
     };
     let names: Vec<String> =
         session.worker.spec().sites.iter().map(|site| site.name.clone()).collect();
     let out = &mut session.out;
-    out.map(3);
+    out.map(4);
     out.bulk(b"shards");
     out.map(names.len());
     for (name, count) in names.iter().zip(counts) {
@@ -147,6 +160,28 @@ fn write_counts<W: Context>(session: &mut ClientSession<W>) {
     out.integer(moves as i64);
     out.bulk(b"arriving");
     out.integer(arriving as i64);
+    out.bulk(b"behind");
+    out.array(behind.len());
+    behind.iter().for_each(|site| out.bulk(names[site.index()].as_bytes()));
+}
+
+fn write_shard<W: Context>(session: &mut ClientSession<W>, key: &[u8]) {
+    let spec = session.worker.spec().clone();
+    if !spec.spaces.is_of_occult(key) {
+        return session.fail("ERR the key is in no space of level pcpsi, so it has no home");
+    }
+    let found = session.worker.with_occult(|occult| {
+        let shard = occult.config().shard_of(key);
+        (shard, occult.homes().home(shard))
+    });
+    let Some((shard, home)) = found else { return session.fail_unanswered() };
+    let home = session.worker.site_name(home).to_owned();
+    let out = &mut session.out;
+    out.map(2);
+    out.bulk(b"shard");
+    out.integer(i64::from(shard.0));
+    out.bulk(b"home");
+    out.bulk(home.as_bytes());
 }
 
 /// Has the sites agree on a move.
@@ -196,6 +231,7 @@ mod tests {
     #[test]
     fn shards_are_named_by_site_number_or_key() {
         assert_eq!(parse("SOLERA.HOME"), Ok(Home::Counts));
+        assert_eq!(parse("SOLERA.HOME key k"), Ok(Home::Key(b"k".to_vec())));
         let of = |what, forced| Ok(Home::Move { what, to: SiteId(1), forced });
         let to = "TO us";
         assert_eq!(
@@ -212,6 +248,8 @@ mod tests {
             of(What::Key(b"k".to_vec()), false)
         );
         rejects::<Home>(&[
+            ("SOLERA.HOME KEY", SYNTAX),
+            ("SOLERA.HOME KEY a b", SYNTAX),
             ("SOLERA.HOME MOVE KEY k", SYNTAX),
             ("SOLERA.HOME MOVE KEY k TO", SYNTAX),
             (

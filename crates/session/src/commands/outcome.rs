@@ -1,16 +1,18 @@
-//! SOLERA.OUTCOME: reports the outcome of a strong transaction whose reply was lost.
+//! SOLERA.OUTCOME: reports the outcome of a strong transaction, or of one of level `pcpsi`, whose
+//! reply was lost.
 
 use solera_commands::CommandId;
 use solera_config::ClusterSpec;
+use solera_machine::Address;
 use solera_resp::Arguments;
 use solera_unistore::{Command, Response, TransactionId};
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::ClientSession;
+use crate::session::{ClientSession, PcpsiName};
 use crate::typed::Typed;
 
-/// SOLERA.OUTCOME id.
+/// SOLERA.OUTCOME id, for a strong transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Id of the transaction.
@@ -41,7 +43,7 @@ impl Typed for Outcome {
         session: &mut ClientSession<W>,
     ) -> Result<Option<bool>, String> {
         let tid = self.tid;
-        has_coordinator(session.worker.spec(), tid, &tid.to_string())?;
+        has_worker(session.worker.spec(), tid.coordinator, &tid.to_string())?;
         match session.worker.call(Command::Outcome { tid }).await {
             Some(Response::Outcome(committed)) => Ok(committed),
             _ => Err(session.unanswered()),
@@ -51,26 +53,45 @@ impl Typed for Outcome {
 
 /// Checks that the worker that coordinated a transaction exists. `name` is the transaction's name
 /// in the error.
-fn has_coordinator(spec: &ClusterSpec, tid: TransactionId, name: &str) -> Result<(), String> {
-    let TransactionId { coordinator, .. } = tid;
-    let exists = spec.sites.len() > coordinator.site.index()
-        && coordinator.worker < spec.workers_of(coordinator.site.index());
+fn has_worker(spec: &ClusterSpec, worker: Address, name: &str) -> Result<(), String> {
+    let exists = spec.sites.len() > worker.site.index()
+        && worker.worker < spec.workers_of(worker.site.index());
     match exists {
         true => Ok(()),
         false => Err(format!("ERR '{name}' refers to an unknown site or worker")),
     }
 }
 
-impl Request for Outcome {
-    fn parse(arguments: &Arguments<'_>, spec: &ClusterSpec) -> Result<Outcome, String> {
+/// SOLERA.OUTCOME id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Query {
+    Strong(Outcome),
+    PcPsi(PcpsiName),
+}
+
+impl Request for Query {
+    fn parse(arguments: &Arguments<'_>, spec: &ClusterSpec) -> Result<Query, String> {
         let name = String::from_utf8_lossy(arguments.get(1));
-        let outcome = Outcome::of(&name)?;
-        has_coordinator(spec, outcome.tid, &name)?;
-        Ok(outcome)
+        let (query, worker) = if name.starts_with('p') {
+            let of = name.parse::<PcpsiName>().map_err(|error| format!("ERR '{name}': {error}"))?;
+            if !spec.spaces.run_occult() {
+                return Err("ERR there is no space of level pcpsi".to_owned());
+            }
+            (Query::PcPsi(of), of.worker)
+        } else {
+            let outcome = Outcome::of(&name)?;
+            (Query::Strong(outcome), outcome.tid.coordinator)
+        };
+        has_worker(spec, worker, &name)?;
+        Ok(query)
     }
 
     async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
-        match self.run(session).await {
+        let found = match self {
+            Query::Strong(outcome) => outcome.run(session).await,
+            Query::PcPsi(name) => session.pcpsi_outcome(name).await,
+        };
+        match found {
             Ok(committed) => session.out.simple(match committed {
                 Some(true) => "committed",
                 Some(false) => "aborted",
@@ -89,8 +110,8 @@ mod tests {
     #[test]
     fn a_transaction_of_a_worker_of_the_cluster_is_named() {
         let outcome = Outcome::of("1.0.7.42").unwrap();
-        assert_eq!(parse("SOLERA.OUTCOME 1.0.7.42"), Ok(outcome));
-        rejects::<Outcome>(&[
+        assert_eq!(parse("SOLERA.OUTCOME 1.0.7.42"), Ok(Query::Strong(outcome)));
+        rejects::<Query>(&[
             ("SOLERA.OUTCOME x", "ERR 'x': a transaction is named by four numbers, as in 0.1.3.42"),
             ("SOLERA.OUTCOME 2.0.7.42", "ERR '2.0.7.42' refers to an unknown site or worker"),
         ]);

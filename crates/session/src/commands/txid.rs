@@ -1,4 +1,4 @@
-//! SOLERA.TXID: replies with the name of the open strong transaction.
+//! SOLERA.TXID: replies with the name of the open transaction, which is strong or of level `pcpsi`.
 
 use solera_commands::CommandId;
 use solera_config::ClusterSpec;
@@ -35,6 +35,10 @@ impl Request for Txid {
     }
 
     async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
+        if let Some(transaction) = session.mode.occult() {
+            let name = session.name_of(transaction).to_string();
+            return session.out.bulk(name.as_bytes());
+        }
         match self.run(session).await {
             Ok(tid) => session.out.bulk(tid.to_string().as_bytes()),
             Err(error) => session.fail(error),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::smallvec;
 use solera_commands::Command as Described;
-use solera_config::ClusterSpec;
+use solera_config::{ClusterSpec, Timestamps};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_occult::{
     AbortCause, CausalTimestamp, Command, OnStale, ReadCounts, Response, Scheme, ShardId, Unknown,
@@ -20,8 +20,6 @@ use super::queue::Queue;
 use crate::context::{Context, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
 
-/// Entries of a timestamp for each site that is the home of some shard.
-const STAMPS_PER_SITE: u16 = 2;
 /// Pause before a transaction is tried again after a conflict, and its maximum.
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
@@ -47,6 +45,8 @@ pub(crate) struct OccultSession {
     used: Vec<Key>,
     /// Watched keys, and the digest of each when it was watched.
     watched: Vec<(Key, Result<Outcome, OpError>)>,
+    /// The snapshot in which the open transaction reads all keys, if it does.
+    pub(super) snapshot: Option<u64>,
 }
 
 /// Reason why a transaction was not committed.
@@ -57,11 +57,21 @@ enum NotDone {
     Failed(String),
 }
 
+/// Returns the scheme of the timestamps of a cluster.
+pub fn scheme(spec: &ClusterSpec) -> Scheme {
+    match spec.timestamps {
+        Timestamps::Exact => Scheme::Exact,
+        Timestamps::Structural(stamps) => Scheme::Structural(stamps),
+        Timestamps::Temporal(stamps) => Scheme::Temporal(stamps),
+        Timestamps::PerSite(stamps) => Scheme::PerSite(stamps),
+    }
+}
+
 impl OccultSession {
     /// Creates the state of a session that has seen nothing.
-    pub(crate) fn new(_: &ClusterSpec) -> OccultSession {
+    pub(crate) fn new(spec: &ClusterSpec) -> OccultSession {
         OccultSession {
-            past: CausalTimestamp::new(Scheme::PerSite(STAMPS_PER_SITE)),
+            past: CausalTimestamp::new(scheme(spec)),
             epoch: 0,
             on_stale: OnStale::Home,
             reads: 0,
@@ -70,6 +80,7 @@ impl OccultSession {
             pending: None,
             used: Vec::new(),
             watched: Vec::new(),
+            snapshot: None,
         }
     }
 
@@ -384,11 +395,11 @@ impl<W: Context> ClientSession<W> {
             }
             Response::Unknown(unknown) => {
                 self.note_unknown(unknown);
-                Err(NotDone::Failed(
+                Err(NotDone::Failed(format!(
                     "UNKNOWN a home did not answer in time; the transaction may have been committed, and may still \
-                     be"
-                        .to_owned(),
-                ))
+                     be: SOLERA.OUTCOME {} tells it",
+                    self.name_of(transaction)
+                )))
             }
             Response::NoSuchTransaction => Err(NotDone::Failed(expired())),
             Response::Failed(error) => Err(NotDone::Failed(plan::error_reply(&error))),

@@ -42,6 +42,7 @@ impl<W: Context> ClientSession<W> {
     /// The error reply.
     pub(crate) async fn begin(&mut self, kind: TransactionKind) -> Result<(), String> {
         self.may_begin()?;
+        self.drop_pcpsi_snapshot();
         if kind == TransactionKind::PcPsi {
             return self.begin_open_on_occult().await;
         }
@@ -59,6 +60,7 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply.
     pub(crate) async fn commit_open(&mut self) -> Result<(), String> {
+        self.drop_pcpsi_snapshot();
         let Open { transaction, writes, began_as, .. } = match self.mode.end() {
             Ended::Open(open) => open,
             Ended::GivenUp(given_up) => return Err(given_up.at_commit()),
@@ -79,6 +81,7 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply, if there is nothing to abort.
     pub(crate) fn abort_open(&mut self) -> Result<(), String> {
+        self.drop_pcpsi_snapshot();
         match self.mode.end() {
             Ended::Open(Open { transaction, .. }) => {
                 self.abort(transaction);
