@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::scan::unistore_only;
 use crate::spaces::SpaceInfo;
 
 /// Origin of a backup.
@@ -17,6 +18,10 @@ pub struct Header {
     pub partitions: u16,
     /// Spaces of the cluster.
     pub spaces: Vec<SpaceInfo>,
+    /// Numbers of the protocols whose spaces the backup contains. Backups of older builds contain
+    /// those of UniStore only, and lack this field.
+    #[serde(default = "unistore_only")]
+    pub protocols: Vec<u8>,
     /// The snapshot: for each site, the time up to which it contains the site's transactions, as a
     /// hybrid timestamp like those in tokens.
     pub snapshot: Vec<u64>,
@@ -24,4 +29,11 @@ pub struct Header {
     pub taken_ms: u64,
     /// Version of Solera that wrote the file.
     pub solera: String,
+}
+
+impl Header {
+    /// Returns whether the backup contains the keys of a space.
+    pub fn contains(&self, space: &SpaceInfo) -> bool {
+        self.protocols.contains(&space.protocol_number)
+    }
 }

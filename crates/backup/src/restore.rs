@@ -113,23 +113,32 @@ pub async fn restore<R: Read>(
     if !allow.keys {
         require_empty(client).await?;
     }
-    let (mut batch, mut bytes, mut done) = (Vec::new(), 0, 0);
+    // A key of level `pcpsi` is written at its home, so these are written many at a time.
+    let (mut batch, mut together) = (Vec::new(), Vec::new());
+    let (mut bytes, mut done) = (0, 0);
     let mut readable = Tally::default();
     while let Some(entry) = backup.next_entry()? {
         done += u64::from(!entry.continued);
-        if space_of(&there, &entry.key).is_none_or(SpaceInfo::is_held) {
+        let space = space_of(&there, &entry.key);
+        if space.is_none_or(SpaceInfo::is_held) {
             readable.add(&entry);
         }
+        let is_of_occult = space.is_some_and(SpaceInfo::is_of_occult);
         for command in commands(entry) {
             bytes += command.iter().map(Vec::len).sum::<usize>();
-            batch.push(command);
+            match is_of_occult && command[0] == b"SET" {
+                true => together.push(command),
+                false => batch.push(command),
+            }
         }
-        if batch.len() >= BATCH_COMMANDS || bytes >= BATCH_BYTES {
+        if batch.len() + together.len() >= BATCH_COMMANDS || bytes >= BATCH_BYTES {
+            batch.extend(joined(std::mem::take(&mut together)));
             send(client, &batch).await?;
             progress(Progress::Keys(done, total));
             (batch, bytes) = (Vec::new(), 0);
         }
     }
+    batch.extend(joined(together));
     send(client, &batch).await?;
     let tally = *backup.tally();
     if !allow.keys {
@@ -174,6 +183,13 @@ fn commands(entry: Entry) -> Vec<Vec<Vec<u8>>> {
             })
             .collect(),
     }
+}
+
+/// Returns one command for several of `SET`.
+fn joined(sets: Vec<Vec<Vec<u8>>>) -> Option<Vec<Vec<u8>>> {
+    let first = (!sets.is_empty()).then(|| b"MSET".to_vec())?;
+    let pairs = sets.into_iter().flat_map(|command| command.into_iter().skip(1));
+    Some(std::iter::once(first).chain(pairs).collect())
 }
 
 async fn send(client: &mut Client, batch: &[Vec<Vec<u8>>]) -> Result<(), RestoreError> {

@@ -6,6 +6,14 @@ use solera::{Client, Error, Value};
 
 use crate::entry::{Content, Entry};
 
+/// Number of the protocol whose keys all snapshots contain.
+pub(crate) const UNISTORE: u8 = 1;
+
+/// Returns the protocols of a snapshot that does not list them.
+pub(crate) fn unistore_only() -> Vec<u8> {
+    vec![UNISTORE]
+}
+
 /// Reason why a snapshot cannot be read completely.
 #[derive(Debug)]
 pub enum ScanError {
@@ -47,6 +55,8 @@ pub(crate) struct Introduction {
     /// Approximate number of keys.
     pub(crate) keys: u64,
     pub(crate) snapshot: Vec<u64>,
+    /// Numbers of the protocols whose keys the snapshot contains.
+    pub(crate) protocols: Vec<u8>,
 }
 
 /// A snapshot that the site holds while it is read.
@@ -100,7 +110,7 @@ impl<'a> Scan<'a> {
 
 fn introduce(value: Value) -> Result<Introduction, ScanError> {
     let Value::Map(pairs) = value else { return Err(ScanError::Answer("no map")) };
-    let mut found = Introduction::default();
+    let mut found = Introduction { protocols: unistore_only(), ..Introduction::default() };
     for (what, value) in pairs {
         match (text(what)?.as_str(), value) {
             ("cluster", value) => found.cluster = text(value)?,
@@ -115,6 +125,10 @@ fn introduce(value: Value) -> Result<Introduction, ScanError> {
             ("keys", value) => found.keys = number(value)?,
             ("snapshot", Value::Array(times)) => {
                 found.snapshot = times.into_iter().map(number).collect::<Result<_, _>>()?;
+            }
+            ("protocols", Value::Array(numbers)) => {
+                let numbers = numbers.into_iter().map(|value| Ok(number(value)? as u8));
+                found.protocols = numbers.collect::<Result<_, ScanError>>()?;
             }
             _ => {}
         }

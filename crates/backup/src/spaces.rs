@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use solera::{Client, Value};
 
-use crate::scan::{ScanError, text};
+use crate::scan::{ScanError, UNISTORE, text};
 
-/// Number of the protocol whose snapshots backups contain.
-const UNISTORE: u8 = 1;
+/// Number of Occult, whose keys snapshots contain as well.
+const OCCULT: u8 = 3;
 
 /// A space, as a cluster describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,10 +42,14 @@ impl SpaceInfo {
         self.level == "por"
     }
 
-    /// Whether backups contain its keys. Keys of spaces that other protocols than UniStore run are
-    /// in no snapshot.
+    /// Returns whether snapshots contain its keys.
     pub fn is_held(&self) -> bool {
-        self.protocol_number == UNISTORE
+        self.protocol_number == UNISTORE || self.is_of_occult()
+    }
+
+    /// Returns whether Occult runs it: its level is `pcpsi`.
+    pub(crate) fn is_of_occult(&self) -> bool {
+        self.protocol_number == OCCULT
     }
 
     /// Returns the name and the number of the protocol. A protocol of another version may have

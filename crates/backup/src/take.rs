@@ -34,8 +34,8 @@ impl From<io::Error> for TakeError {
     }
 }
 
-/// Writes the content of a cluster, in one causal snapshot of the client's site. `taken_ms` is the
-/// time, in milliseconds since 1970.
+/// Writes the content of a cluster, in one causal snapshot of the client's site, and one snapshot
+/// of the keys of level `pcpsi`. `taken_ms` is the time, in milliseconds since 1970.
 ///
 /// The backup contains all writes that the site had acknowledged before, and the writes of other
 /// sites that were visible at this site. Returns the sink; the caller must make it durable.
@@ -58,6 +58,7 @@ pub async fn take<W: Write>(
         sites: known.sites,
         partitions: known.partitions,
         spaces,
+        protocols: known.protocols,
         snapshot: known.snapshot,
         taken_ms,
         solera: env!("CARGO_PKG_VERSION").to_owned(),

@@ -25,6 +25,7 @@ fn header() -> Header {
         sites: vec!["eu".to_owned(), "us".to_owned()],
         partitions: 16,
         spaces: vec![stock, level("log", "log:", "eventual"), level("default", "", "causal")],
+        protocols: vec![1],
         snapshot: vec![7, 8],
         taken_ms: 1_800_000_000_000,
         solera: "0.1.0".to_owned(),

@@ -26,7 +26,8 @@ Examples:
   solera backup check monday.backup                verifies a backup and prints a summary
 
 The file holds all keys in one causal snapshot of the site: all writes that the site had
-acknowledged, and those of other sites that were visible there. Connect to any node of the site.
+acknowledged, and those of other sites that were visible there. Keys of level pcpsi are in one
+snapshot of their own, with each transaction as a whole. Connect to any node of the site.
 The user needs the command solera.export, those of a transaction, and read access to all keys:
   commands = [\"+@transaction\", \"+solera.begin\", \"+solera.commit\", \"+solera.spaces\",
               \"+solera.export\"]
@@ -102,6 +103,7 @@ impl Backup {
                 "file": file, "file_bytes": file_bytes, "taken": utc(header.taken_ms),
                 "cluster": header.cluster, "site": header.site, "sites": header.sites,
                 "partitions": header.partitions, "spaces": header.spaces,
+                "protocols": header.protocols,
                 "snapshot": header.snapshot, "solera": header.solera,
                 "keys": tally.keys(), "content": tally,
             });
@@ -114,7 +116,7 @@ impl Backup {
         for space in header.spaces.iter().filter(|space| !space.prefix.is_empty()) {
             let [name, prefix, level] =
                 [&space.name, &space.prefix, &space.level].map(|text| printable(text));
-            if let Some(reason) = left_out(space) {
+            if let Some(reason) = left_out(header, space) {
                 output!("  space {name}: {reason}");
                 continue;
             }
@@ -130,8 +132,8 @@ impl Backup {
 }
 
 /// Returns the reason why a backup lacks the keys of a space; `None` if it contains them.
-fn left_out(space: &SpaceInfo) -> Option<String> {
-    if space.is_held() {
+fn left_out(header: &Header, space: &SpaceInfo) -> Option<String> {
+    if header.contains(space) {
         return None;
     }
     let (prefix, protocol) = (printable(&space.prefix), space.shown_protocol());
@@ -328,16 +330,26 @@ mod tests {
 
     #[test]
     fn spaces_of_protocols_are_described_as_far_as_they_are_known() {
-        let of = |protocol: &str, protocol_number| {
-            let (prefix, protocol) = ("n:".to_owned(), protocol.to_owned());
-            left_out(&SpaceInfo { prefix, protocol, protocol_number, ..SpaceInfo::default() })
+        let header = |protocols: &[u8]| -> Header {
+            let text = json!({
+                "cluster": "c", "site": "eu", "sites": ["eu"], "partitions": 16, "spaces": [],
+                "protocols": protocols, "snapshot": [1], "taken_ms": 1, "solera": "0.1.0",
+            });
+            serde_json::from_value(text).unwrap()
         };
-        assert_eq!(of("unistore", 1), None);
-        for (name, number) in [
-            ("primary", solera_primary::PROTOCOL.number),
-            ("occult", solera_occult::PROTOCOL.number),
+        let (all, old) = (header(&[1, 3]), header(&[1]));
+        let by = |header: &Header, protocol: &str, protocol_number| {
+            let (prefix, protocol) = ("n:".to_owned(), protocol.to_owned());
+            let space = SpaceInfo { prefix, protocol, protocol_number, ..SpaceInfo::default() };
+            left_out(header, &space)
+        };
+        let of = |protocol: &str, number| by(&all, protocol, number);
+        assert_eq!((of("unistore", 1), of("occult", 3)), (None, None));
+        for (header, name, number) in [
+            (&all, "primary", solera_primary::PROTOCOL.number),
+            (&old, "occult", solera_occult::PROTOCOL.number),
         ] {
-            let known = of(name, number).unwrap();
+            let known = by(header, name, number).unwrap();
             let why = format!(
                 "'n:' are NOT in the backup, because protocol {name} ({number}) stores them"
             );
