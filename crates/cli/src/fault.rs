@@ -17,9 +17,11 @@ Examples:
   solera fault skew california 22        the site's clocks are 22 ms ahead
   solera fault skew california -22       they are 22 ms behind
   solera fault skew california off       they are right again
+  solera fault slow virginia 17 5000     virginia shows the writes of shard 17 after 5 s
+  solera fault slow virginia 17 off      it shows them at once again
   solera fault kill frankfurt            stops the site
   solera fault restart frankfurt         restarts it with the state that it had
-  solera fault status                    shows sites, links and shifted clocks
+  solera fault status                    shows sites, links, shifted clocks and slow shards
 
 Nodes of `solera serve` have no injected faults.";
 
@@ -78,7 +80,19 @@ enum Kind {
         #[arg(value_parser = skew, allow_negative_numbers = true)]
         ms: i64,
     },
-    /// Show the state of sites, links and shifted clocks
+    /// Delay the writes of a shard of level pcpsi at a site
+    #[command(after_help = "Example:\n  solera fault slow virginia 17 5000")]
+    Slow {
+        /// Name or number of the site
+        site: String,
+        /// Number of the shard. SOLERA.HOME KEY returns the shard of a key
+        shard: u16,
+        /// Milliseconds after which the site's copy of the shard shows a write, at most a minute.
+        /// `off` or 0 ends the delay
+        #[arg(value_parser = slowness)]
+        ms: u64,
+    },
+    /// Show the state of sites, links, shifted clocks and slow shards
     #[command(after_help = "Example:\n  solera fault status --json")]
     Status {
         /// Print the state as JSON
@@ -89,6 +103,14 @@ enum Kind {
 
 /// Parses the shift of a clock.
 fn skew(text: &str) -> Result<i64, String> {
+    match text {
+        "off" => Ok(0),
+        _ => text.parse().map_err(|_| "give a number of milliseconds, or off".to_owned()),
+    }
+}
+
+/// Parses the delay of a shard.
+fn slowness(text: &str) -> Result<u64, String> {
     match text {
         "off" => Ok(0),
         _ => text.parse().map_err(|_| "give a number of milliseconds, or off".to_owned()),
@@ -133,6 +155,13 @@ fn inject(admin: &AdminArgs, fault: &Kind) -> Result<String, String> {
                 _ => format!("the clocks of {site} are {}", shifted(*ms)),
             };
             (json!({"fault": "skew", "site": site, "ms": ms}), done)
+        }
+        Kind::Slow { site, shard, ms } => {
+            let done = match ms {
+                0 => format!("{site} shows the writes of shard {shard} at once"),
+                _ => format!("{site} shows the writes of shard {shard} after {ms} ms"),
+            };
+            (json!({"fault": "slow", "site": site, "shard": shard, "ms": ms}), done)
         }
         Kind::Status { .. } => unreachable!("the caller shows the status"),
     };
@@ -187,6 +216,10 @@ fn status(admin: &AdminArgs, as_json: bool) -> Result<String, String> {
     for site in &sites {
         if let Some(ms) = site["injected_skew_ms"].as_i64().filter(|ms| *ms != 0) {
             lines.push(format!("clocks of {}: {}", text(&site["name"]), shifted(ms)));
+        }
+        for (shard, ms) in site["slow_shards"].as_object().into_iter().flatten() {
+            let name = text(&site["name"]);
+            lines.push(format!("shard {shard} at {name}: writes are shown after {ms} ms"));
         }
     }
     Ok(lines.join("\n"))

@@ -12,7 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   solera home list --at eu-1.example.com:7101
   solera home move --from us --to eu             moves all shards whose home is us
-  solera home move --shard-of order:7 --to eu         moves the shard of a key
+  solera home move --shard-of order:7 --to eu    moves the shard of a key
   solera home move --shards 0-99 --to eu         moves shards by their numbers
   solera home move --from us --to eu --force     does without us, which is down
 
@@ -83,8 +83,30 @@ struct MoveArgs {
 struct Homes {
     shards: Vec<(String, i64)>,
     moves: i64,
-    /// Number of shards whose data is on its way to the contacted worker.
+    /// Number of shards whose data is on its way to their home.
     arriving: i64,
+    /// Sites with workers that are not known to have carried out all moves.
+    behind: Vec<String>,
+}
+
+impl Homes {
+    /// Returns what the last move waits for; `None` if it is complete. A site from which everything
+    /// was taken by force may be down, and does not count.
+    fn incomplete(&self, forced: bool) -> Option<String> {
+        let is_home = |site: &&String| self.shards.iter().any(|(name, n)| name == *site && *n > 0);
+        let behind: Vec<&str> = self
+            .behind
+            .iter()
+            .filter(|site| !forced || is_home(site))
+            .map(String::as_str)
+            .collect();
+        match self.arriving {
+            0 if behind.is_empty() => None,
+            0 => Some(format!("nodes of {} have not carried out the move", behind.join(", "))),
+            1 => Some("1 shard is on its way to its new home".to_owned()),
+            several => Some(format!("{several} shards are on their way to their new home")),
+        }
+    }
 }
 
 /// Runs the command; fails if the move is not complete in time.
@@ -121,17 +143,14 @@ async fn move_homes(
     let mut waiting = Waiting::begin(args.timeout);
     loop {
         let homes = ask(client).await?;
-        if homes.arriving == 0 {
-            return Ok(homes);
-        }
-        let what = format!("{} shards are on their way to the contacted site", homes.arriving);
+        let Some(missing) = homes.incomplete(what.force) else { return Ok(homes) };
         if waiting.is_over() {
             return Err(format!(
-                "{what} after {} s: the former home must be reachable, unless the move is forced",
+                "{missing} after {} s: all sites must be reachable, unless the move is forced; it goes on",
                 args.timeout
             ));
         }
-        waiting.pause(what).await;
+        waiting.pause(missing).await;
     }
 }
 
@@ -143,8 +162,8 @@ async fn ask(client: &mut Client) -> Result<Homes, String> {
         let found = answer.iter().find(|(key, _)| *key == Value::Bulk(name.as_bytes().to_vec()));
         found.map(|(_, value)| value).ok_or_else(unexpected)
     };
-    let (Value::Map(shards), Value::Integer(moves), Value::Integer(arriving)) =
-        (of("shards")?, of("moves")?, of("arriving")?)
+    let (Value::Map(shards), Value::Integer(moves), Value::Integer(arriving), Value::Array(behind)) =
+        (of("shards")?, of("moves")?, of("arriving")?, of("behind")?)
     else {
         return Err(unexpected());
     };
@@ -155,7 +174,12 @@ async fn ask(client: &mut Client) -> Result<Homes, String> {
         _ => None,
     };
     let shards = shards.iter().map(count).collect::<Option<_>>().ok_or_else(unexpected)?;
-    Ok(Homes { shards, moves: *moves, arriving: *arriving })
+    let name = |site: &Value| match site {
+        Value::Bulk(site) => String::from_utf8(site.clone()).ok(),
+        _ => None,
+    };
+    let behind = behind.iter().map(name).collect::<Option<_>>().ok_or_else(unexpected)?;
+    Ok(Homes { shards, moves: *moves, arriving: *arriving, behind })
 }
 
 fn print_homes(args: &HomeArgs, homes: &Homes) {
@@ -164,12 +188,37 @@ fn print_homes(args: &HomeArgs, homes: &Homes) {
             homes.shards.iter().map(|(site, count)| (site.clone(), (*count).into())).collect();
         return output!(
             "{}",
-            json!({ "shards": shards, "moves": homes.moves, "arriving": homes.arriving })
+            json!({
+                "shards": shards, "moves": homes.moves, "arriving": homes.arriving,
+                "behind": homes.behind,
+            })
         );
     }
     let width = homes.shards.iter().map(|(site, _)| site.len()).max().unwrap_or(0).max(4);
     output!("{:width$}  shards", "site");
     for (site, count) in &homes.shards {
         output!("{site:width$}  {count:>6}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_is_complete_when_all_sites_know_it_and_the_data_has_arrived() {
+        let homes = |arriving, behind: &[&str]| Homes {
+            shards: vec![("eu".to_owned(), 8), ("us".to_owned(), 0)],
+            moves: 1,
+            arriving,
+            behind: behind.iter().map(|site| (*site).to_owned()).collect(),
+        };
+        let late = |site: &str| Some(format!("nodes of {site} have not carried out the move"));
+        assert_eq!(homes(0, &[]).incomplete(false), None);
+        assert_eq!(homes(0, &["us"]).incomplete(false), late("us"));
+        assert_eq!(homes(0, &["us"]).incomplete(true), None);
+        assert_eq!(homes(0, &["eu", "us"]).incomplete(true), late("eu"));
+        let arriving = homes(2, &[]).incomplete(true).unwrap();
+        assert_eq!(arriving, "2 shards are on their way to their new home");
     }
 }

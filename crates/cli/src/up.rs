@@ -96,7 +96,7 @@ fn run(args: &UpArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
         let (stop, hangups) = (Stop::new()?, reload::hangups()?);
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
         let cluster = Arc::new(Cluster::start(spec, Some(Arc::new(modules)))?);
-        print_summary(&cluster, args.port);
+        print_summary(&cluster, args.port).await;
         if output::has_failed() {
             // The program that has started this one may wait for these lines forever.
             return Ok(());
@@ -119,7 +119,7 @@ fn run(args: &UpArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Prints the sites of the cluster, its settings, and commands to try.
-fn print_summary(cluster: &Cluster, port: u16) {
+async fn print_summary(cluster: &Cluster, port: u16) {
     let spec = cluster.spec();
     let width = spec.sites.iter().map(|site| site.name.len()).max().unwrap_or(0).max(4);
     let mut workers: Vec<_> =
@@ -155,6 +155,7 @@ fn print_summary(cluster: &Cluster, port: u16) {
     }
     output!("");
     print_settings(spec);
+    print_homes(cluster).await;
     let scheme = if is_admin_tls(spec) { "https" } else { "http" };
     output!("\n  HTTP  {scheme}://127.0.0.1:{port}/status  /metrics\n");
     for found in cluster.found() {
@@ -209,6 +210,19 @@ fn commands_to_try(spec: &ClusterSpec, port: u16) -> Vec<String> {
         }));
     }
     commands.into_iter().flatten().collect()
+}
+
+/// Prints how many shards have their home at each site, if there are spaces of level `pcpsi`.
+async fn print_homes(cluster: &Cluster) {
+    let status = cluster.status(false).await;
+    let homes = status.sites.iter().filter_map(|site| {
+        let shards = site.occult.as_ref()?.home_shards;
+        Some(format!("{} {shards}", site.name))
+    });
+    let homes: Vec<String> = homes.collect();
+    if !homes.is_empty() {
+        output!("  homes of pcpsi shards: {}", homes.join(", "));
+    }
 }
 
 /// Prints the settings that differ from the defaults: protocol, spaces, TLS ports, users.

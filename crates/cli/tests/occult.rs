@@ -2,11 +2,16 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::{Folder, SOLERA, Up, eventually, http, number, ok, solera, text};
 use solera::{Client, Error, Value};
+use solera_backup::{BackupReader, Content};
 use solera_node::hash_password;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Two sites with two workers each. Homes of `s:` keys are at both sites, those of `w:` keys at the
@@ -81,6 +86,31 @@ async fn a_token_shows_the_own_writes_at_the_other_site_at_once() {
     two.barrier(Some(Duration::from_secs(20))).await.unwrap();
     let kept = two.command(&["WAIT", "1", "20000"]).await.unwrap();
     assert_eq!(kept, Value::Integer(1));
+}
+
+#[tokio::test]
+async fn tokens_are_followed_with_timestamps_of_every_kind() {
+    let folder = Folder::new();
+    for (kind, stamps) in [("exact", ""), ("structural", "3"), ("temporal", "3"), ("per-site", "1")]
+    {
+        let stamps = match stamps {
+            "" => String::new(),
+            number => format!("pcpsi_stamps = {number}\n"),
+        };
+        let settings = format!("pcpsi_timestamps = '{kind}'\n{stamps}{SPACES}");
+        let file = folder.file(&format!("{kind}.toml"), &settings);
+        let up = Up::start(&["--config", file.to_str().unwrap()]);
+        ok(&up.fault(&["delay", "1", "2", "30"]));
+        let (mut one, mut two) = (up.client(1).await, up.client(2).await);
+        for key in ["s:1", "s:2", "s:3", "w:1"] {
+            one.set(key, "20").await.unwrap();
+            hand_on(&mut one, &mut two).await;
+            assert_eq!(two.get(key).await.unwrap().as_deref(), Some("20"), "{kind}: {key}");
+            assert_eq!(two.incr_by(key, 22).await.unwrap(), 42);
+            hand_on(&mut two, &mut one).await;
+            assert_eq!(one.get(key).await.unwrap().as_deref(), Some("42"), "{kind}: {key}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -348,7 +378,8 @@ async fn values_homes_and_tokens_survive_a_restart() {
         }
         up.kill();
         up = Up::again(up.port, &arguments);
-        assert_eq!(homes(&up), moved);
+        eventually("the workers know that the move is complete", async || homes(&up) == moved)
+            .await;
     }
     let mut one = up.client(1).await;
     one.attach(&token.unwrap()).await.unwrap();
@@ -362,40 +393,270 @@ async fn values_homes_and_tokens_survive_a_restart() {
     assert!(!dumped.contains("foreign") && !dumped.contains("no protocol"), "{dumped}");
 }
 
+/// Returns the string of each key of a backup.
+fn strings_of(file: &Path) -> BTreeMap<String, String> {
+    let mut backup = BackupReader::open(File::open(file).unwrap()).unwrap();
+    let mut found = BTreeMap::new();
+    while let Some(entry) = backup.next_entry().unwrap() {
+        if let Content::String(value) = entry.content {
+            found.insert(text(&entry.key), text(&value));
+        }
+    }
+    found
+}
+
 #[tokio::test]
-async fn a_backup_names_the_spaces_that_it_leaves_out() {
+async fn a_backup_contains_transactions_as_a_whole_and_what_they_depend_on() {
+    let up = up();
+    ok(&up.fault(&["delay", "1", "2", "8"]));
+    let folder = Folder::new();
+    let (stop, stopped) = watch::channel(false);
+    let mut writers = JoinSet::new();
+    for writer in 0..3 {
+        let mut clients = [up.client(1).await, up.client(2).await];
+        let stopped = stopped.clone();
+        writers.spawn(async move {
+            let mut round = 0_usize;
+            while !*stopped.borrow() {
+                // The session roams, and writes keys whose homes are at different sites.
+                let (one, other) = clients.split_at_mut(1);
+                let (here, there) = match round % 2 {
+                    0 => (&mut one[0], &mut other[0]),
+                    _ => (&mut other[0], &mut one[0]),
+                };
+                let keys = [("s", 0), ("w", 1), ("s", 2), ("s", 3)];
+                let number = round.to_string();
+                let names = keys.map(|(space, at)| format!("{space}:{writer}-{at}"));
+                let mut set = vec!["MSET"];
+                names.iter().for_each(|name| set.extend([name.as_str(), &number]));
+                here.command(&set).await.unwrap();
+                // Depends on the transaction.
+                here.set(&format!("s:{writer}-after"), &number).await.unwrap();
+                hand_on(here, there).await;
+                round += 1;
+            }
+        });
+    }
+    let mut numbers = BTreeSet::new();
+    for round in 0..300 {
+        if numbers.len() > 8 {
+            break;
+        }
+        let file = folder.at(&format!("{round}.backup"));
+        let (from, to) = (up.at(1 + round % 2), file.to_str().unwrap().to_owned());
+        // The writers go on meanwhile.
+        let taken = tokio::task::spawn_blocking(move || solera(&["backup", "--from", &from, &to]));
+        ok(&taken.await.unwrap());
+        let found = strings_of(&file);
+        for writer in 0..3 {
+            let of = |name: String| found.get(&name).map(|value| value.parse::<usize>().unwrap());
+            let first = of(format!("s:{writer}-0"));
+            for (space, at) in [("w", 1), ("s", 2), ("s", 3)] {
+                assert_eq!(of(format!("{space}:{writer}-{at}")), first, "{found:?}");
+            }
+            let after = of(format!("s:{writer}-after"));
+            assert!(after <= first && first <= after.map_or(Some(0), |n| Some(n + 1)), "{found:?}");
+            numbers.insert((writer, first));
+        }
+    }
+    stop.send(true).unwrap();
+    writers.join_all().await;
+    assert!(numbers.len() > 8, "the backups show different moments: {numbers:?}");
+}
+
+/// Returns the number of a key's shard, and its home.
+async fn shard_of(client: &mut Client, key: &str) -> (String, String) {
+    let reply = client.command(&["SOLERA.HOME", "KEY", key]).await.unwrap();
+    let Value::Map(fields) = reply else { panic!("{reply:?}") };
+    match fields.as_slice() {
+        [(_, Value::Integer(shard)), (_, Value::Bulk(home))] => (shard.to_string(), text(home)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn only_reads_of_a_slow_shard_go_home() {
+    let up = up();
+    let (mut one, mut two) = (up.client(1).await, up.client(2).await);
+    let mut other = up.client(1).await;
+    let (slow, home) = shard_of(&mut one, "w:slow").await;
+    let (quick, _) = shard_of(&mut one, "w:quick").await;
+    assert!(slow != quick && home == "california");
+    two.set("w:first", "7").await.unwrap();
+    eventually("virginia has copies of california's shards", async || {
+        other.get("w:first").await.unwrap().is_some()
+    })
+    .await;
+    ok(&up.fault(&["slow", "virginia", &slow, "60000"]));
+    let line = format!("shard {slow} at virginia: writes are shown after 60000 ms");
+    assert!(text(&up.fault(&["status"]).stdout).contains(&line));
+    two.set("w:slow", "7").await.unwrap();
+    two.set("w:quick", "7").await.unwrap();
+    hand_on(&mut two, &mut one).await;
+    eventually("virginia shows the write of the other shard", async || {
+        other.get("w:quick").await.unwrap().is_some()
+    })
+    .await;
+    // A session that does not depend on the write reads the copy, which lacks it.
+    let mut fresh = up.client(1).await;
+    assert_eq!(fresh.get("w:slow").await.unwrap(), None);
+    for (key, at_home) in [("w:quick", 0), ("w:slow", 1)] {
+        assert_eq!(one.get(key).await.unwrap().as_deref(), Some("7"), "{key}");
+        let went = field(&mut one, "SOLERA.STALE", "at-home").await;
+        assert_eq!(went, Value::Integer(at_home), "{key}");
+    }
+    ok(&up.fault(&["slow", "1", &slow, "off"]));
+    assert_eq!(fresh.get("w:slow").await.unwrap().as_deref(), Some("7"));
+    assert!(!text(&up.fault(&["status"]).stdout).contains("writes are shown after"));
+    for (site, shard, ms, reason) in [
+        ("california", slow.as_str(), "9", "site california is the home of shard"),
+        ("virginia", &slow, "60001", "is more than a minute"),
+        ("virginia", &slow, "soon", "give a number of milliseconds, or off"),
+        ("virginia", "16384", "9", "there is no shard 16384"),
+        ("atlantis", &slow, "9", "no site 'atlantis'"),
+    ] {
+        let refused = up.fault(&["slow", site, shard, ms]);
+        let error = text(&refused.stderr);
+        assert!(!refused.status.success() && error.contains(reason), "{error}");
+    }
+    fails(one.command(&["SOLERA.HOME", "KEY", "other"]).await, "ERR", &["no space of level pcpsi"]);
+}
+
+#[tokio::test]
+async fn the_outcome_of_a_transaction_is_told_by_its_name() {
+    let up = up();
+    let mut asks = up.client(2).await;
+    let mut names = Vec::new();
+    for (end, outcome) in [("SOLERA.COMMIT", "committed"), ("SOLERA.ABORT", "aborted")] {
+        let mut client = up.client(1).await;
+        client.command(&["SOLERA.BEGIN", "PCPSI"]).await.unwrap();
+        let named = client.command(&["SOLERA.TXID"]).await.unwrap();
+        let Value::Bulk(name) = named else { panic!("{named:?}") };
+        let name = text(&name);
+        for (key, value) in [("s:1", "7"), ("s:2", "7"), ("s:3", "7"), ("w:1", "7")] {
+            client.set(key, value).await.unwrap();
+        }
+        let told = asks.command(&["SOLERA.OUTCOME", &name]).await.unwrap();
+        assert_eq!(told, Value::Simple("unknown".to_owned()));
+        client.command(&[end]).await.unwrap();
+        names.push((name, outcome));
+    }
+    // A transaction whose connection breaks is aborted.
+    let mut client = up.client(1).await;
+    client.command(&["SOLERA.BEGIN", "PCPSI"]).await.unwrap();
+    let Value::Bulk(name) = client.command(&["SOLERA.TXID"]).await.unwrap() else { panic!() };
+    client.set("s:1", "8").await.unwrap();
+    drop(client);
+    names.push((text(&name), "aborted"));
+    for (name, outcome) in &names {
+        eventually(format!("{name} is {outcome}"), async || {
+            let told = asks.command(&["SOLERA.OUTCOME", name]).await.unwrap();
+            told == Value::Simple((*outcome).to_owned())
+        })
+        .await;
+    }
+    assert_eq!(asks.get("s:1").await.unwrap().as_deref(), Some("7"));
+    for (name, code, reason) in [
+        ("p0.0.1.999999", "UNKNOWN", "does not know transaction p0.0.1.999999"),
+        ("p0.0.77.1", "UNKNOWN", "was restarted since transaction p0.0.77.1 began"),
+        ("p7.0.1.1", "ERR", "refers to an unknown site or worker"),
+        ("px", "ERR", "is named by p and four numbers, as in p0.1.3.42"),
+    ] {
+        fails(asks.command(&["SOLERA.OUTCOME", name]).await, code, &[reason]);
+    }
+}
+
+#[tokio::test]
+async fn a_move_is_complete_at_every_worker_when_the_command_ends() {
+    let up = up();
+    for (from, to) in [("virginia", "california"), ("california", "virginia")] {
+        ok(&solera(&["home", "move", "--from", from, "--to", to, "--at", &up.at(1)]));
+        for site in [1, 2, 1, 2] {
+            let mut client = up.client(site).await;
+            let (_, home) = shard_of(&mut client, "s:1").await;
+            assert_eq!(home, to);
+            client.set("s:1", to).await.unwrap();
+        }
+    }
+    // The list of moves is in keys, too.
+    let mut client = up.client(1).await;
+    assert_eq!(client.command(&["DBSIZE"]).await.unwrap(), Value::Integer(1));
+}
+
+#[tokio::test]
+async fn a_backup_of_pcpsi_keys_is_restored() {
     let up = up();
     let mut client = up.client(1).await;
     ok(&solera(&["home", "move", "--shard-of", "s:1", "--to", "virginia", "--at", &up.at(1)]));
-    for key in ["s:1", "w:1", "other"] {
-        client.set(key, "7").await.unwrap();
+    for place in 0..600 {
+        client.set(&format!("s:{place}"), &place.to_string()).await.unwrap();
     }
-    // The list of moves belongs to this cluster alone.
-    client.command(&["SOLERA.BEGIN"]).await.unwrap();
-    let mut exported = Vec::new();
-    for partition in 0..16 {
-        let page = client.command(&["SOLERA.EXPORT", &partition.to_string(), "0"]).await.unwrap();
-        let Value::Array(page) = page else { panic!() };
-        let Value::Array(entries) = page.into_iter().nth(1).unwrap() else { panic!() };
-        exported.extend(entries);
+    for number in 0..2_500 {
+        let element = format!("element-{number:0100}");
+        client.command(&["SADD", "w:set", &element]).await.unwrap();
     }
-    client.command(&["SOLERA.COMMIT"]).await.unwrap();
-    let other = ["other", "string", "7"].map(|part| Value::Bulk(part.into()));
-    assert_eq!(exported, [Value::Array(other.into())]);
+    client.command(&["HSET", "w:hash", "a", "1", "b", "2"]).await.unwrap();
+    client.set("w:gone", "7").await.unwrap();
+    client.command(&["DEL", "w:gone"]).await.unwrap();
+    client.set("other", "7").await.unwrap();
     let folder = Folder::new();
     let file = folder.at("backup");
-    let taken = solera(&["backup", "--from", &up.at(1), file.to_str().unwrap()]);
+    let file = file.to_str().unwrap();
+    // The site has the writes that it has acknowledged, also those of homes at the other site.
+    let taken = solera(&["backup", "--from", &up.at(1), file]);
     ok(&taken);
-    let said = text(&taken.stdout);
-    for left_out in ["space stock: keys with 's:'", "space west: keys with 'w:'"] {
-        let why = "are NOT in the backup, because protocol occult (3) stores them";
-        assert!(said.contains(&format!("{left_out} {why}")), "{said}");
+    let amount = "603 keys: 601 strings, 1 set with 2500 elements, 1 hash with 2 fields";
+    for said in
+        [&amount, "space stock: keys with 's:' are pcpsi", "space west: keys with 'w:' are pcpsi"]
+    {
+        assert!(text(&taken.stdout).contains(said), "{said}: {}", text(&taken.stdout));
     }
+    ok(&solera(&["backup", "check", file]));
     let data = folder.at("data");
-    let refused = solera(&["restore", file.to_str().unwrap(), "--data", data.to_str().unwrap()]);
+    let refused = solera(&["restore", file, "--data", data.to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(4));
     let settings = "level = \"pcpsi\"\nhome = \"california\"\n";
     assert!(text(&refused.stderr).contains(settings), "{}", text(&refused.stderr));
+    let new = Up::configured(SPACES, "");
+    let restored = solera(&["restore", file, "--to", &new.at(2)]);
+    ok(&restored);
+    for said in [amount, "read back and compared: all data is identical\n"] {
+        assert!(text(&restored.stdout).contains(said), "{said}: {}", text(&restored.stdout));
+    }
+    let mut reader = new.client(1).await;
+    assert_eq!(reader.get("s:599").await.unwrap().as_deref(), Some("599"));
+    assert_eq!(number(&reader.command(&["SCARD", "w:set"]).await.unwrap()), 2_500);
+    // The list of moves belongs to the old cluster alone.
+    assert_eq!(field(&mut reader, "SOLERA.HOME", "moves").await, Value::Integer(0));
+}
+
+#[tokio::test]
+async fn a_backup_names_the_site_whose_writes_are_missing() {
+    let up = up();
+    let (mut one, mut two) = (up.client(1).await, up.client(2).await);
+    // A key of virginia depends on one of california that virginia's copies lack.
+    ok(&up.fault(&["cut", "1", "2"]));
+    two.set("w:1", "x").await.unwrap();
+    hand_on(&mut two, &mut one).await;
+    let mut key = "s:0".to_owned();
+    for place in 1.. {
+        if shard_of(&mut one, &key).await.1 == "virginia" {
+            break;
+        }
+        key = format!("s:{place}");
+    }
+    one.set(&key, "y").await.unwrap();
+    let folder = Folder::new();
+    let file = folder.at("backup");
+    let failed = solera(&["backup", "--from", &up.at(1), file.to_str().unwrap()]);
+    assert_eq!(failed.status.code(), Some(1));
+    let why =
+        "site 'virginia' lacks writes of site 'california' on which its keys of level pcpsi depend";
+    assert!(text(&failed.stderr).contains(why), "{}", text(&failed.stderr));
+    assert!(!file.exists());
+    ok(&up.fault(&["heal"]));
+    ok(&solera(&["backup", "--from", &up.at(1), file.to_str().unwrap()]));
+    assert_eq!(strings_of(&file)[&key], "y");
 }
 
 #[tokio::test]

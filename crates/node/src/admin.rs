@@ -120,7 +120,8 @@ async fn index() -> &'static str {
      GET  /health    200 while the process runs\n\
      GET  /ready     200 while it can serve all keys of its site, else 503\n\
      POST /faults    (`solera up` only) inject a fault: {\"fault\": \"cut\", \"a\": \"1\", \"b\": \"2\"},\n\
-     \x20               heal, kill {site}, restart {site}, delay {a, b, ms}, skew {site, ms}\n"
+     \x20               heal, kill {site}, restart {site}, delay {a, b, ms}, skew {site, ms},\n\
+     \x20               slow {site, shard, ms}\n"
 }
 
 async fn unknown(uri: Uri) -> Response {
@@ -214,11 +215,16 @@ async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Respon
         Ok(()) => Json(json!({ "ok": true })).into_response(),
         Err(error) => {
             let code = match error {
-                FaultError::NoSuchSite(..) => StatusCode::NOT_FOUND,
+                FaultError::NoSuchSite(..) | FaultError::NoSuchShard(..) | FaultError::NoShards => {
+                    StatusCode::NOT_FOUND
+                }
                 FaultError::SameSite(_)
                 | FaultError::DelayTooLong(_)
-                | FaultError::SkewTooLong(_) => StatusCode::BAD_REQUEST,
+                | FaultError::SkewTooLong(_)
+                | FaultError::SlownessTooLong(_) => StatusCode::BAD_REQUEST,
                 FaultError::AlreadyDead(_)
+                | FaultError::HomeOfShard(..)
+                | FaultError::NoAnswer(..)
                 | FaultError::Alive(_)
                 | FaultError::CannotListen(..) => StatusCode::CONFLICT,
             };

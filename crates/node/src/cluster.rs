@@ -14,8 +14,10 @@ use serde::Deserialize;
 use solera_commands::COMMANDS;
 use solera_config::{ClusterSpec, ConfigError, Durability, Runs, SiteSpec, SpaceHome};
 use solera_links::NodeRole;
-use solera_machine::{Address, Topology};
+use solera_machine::{Address, PartitionId, Topology};
 use solera_membership::Members;
+use solera_occult::Response::Slowed;
+use solera_occult::{Command, ShardId};
 use solera_site::Site;
 use solera_time::SiteId;
 use solera_unistore::Config;
@@ -194,6 +196,15 @@ pub enum Fault {
         /// Milliseconds by which the clock is ahead; negative if it is behind, 0 ends the shift.
         ms: i64,
     },
+    /// Delays the writes of a shard of level `pcpsi` at a site's copy.
+    Slow {
+        /// The site.
+        site: SiteRef,
+        /// Number of the shard.
+        shard: u16,
+        /// Milliseconds; 0 ends the delay.
+        ms: u64,
+    },
 }
 
 /// Reason why a fault cannot be injected.
@@ -220,6 +231,23 @@ pub enum FaultError {
     /// The skew is longer than a day.
     #[error("{0} ms is more than a day, the most by which a clock is shifted")]
     SkewTooLong(i64),
+    /// The delay of a shard is longer than a minute.
+    #[error("{0} ms is more than a minute, the longest delay of a shard")]
+    SlownessTooLong(u64),
+    /// No shard has this number.
+    #[error("there is no shard {0}; spaces of level pcpsi have the shards 0 to {1}")]
+    NoSuchShard(u16, u16),
+    /// There are no shards.
+    #[error("there is no space of level pcpsi, so there are no shards")]
+    NoShards,
+    /// The site is the home of the shard, and has no copy that could be late.
+    #[error(
+        "site {0} is the home of shard {1}, which shows its writes at once; choose another site"
+    )]
+    HomeOfShard(String, u16),
+    /// The worker of the shard gives no answer.
+    #[error("the worker of shard {1} at site {0} gives no answer; the site may be dead")]
+    NoAnswer(String, u16),
 }
 
 impl Cluster {
@@ -502,6 +530,9 @@ impl Cluster {
                 }
                 self.network.set_skew(self.site(&site)?, ms * 1000);
             }
+            Fault::Slow { site, shard, ms } => {
+                self.slow_down(self.site(&site)?, shard, ms).await?;
+            }
             Fault::Kill { site } => {
                 let index = self.site(&site)?;
                 if !self.network.is_alive(index) {
@@ -525,6 +556,33 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// Delays the writes of a shard at a site's copy.
+    async fn slow_down(&self, index: usize, shard: u16, ms: u64) -> Result<(), FaultError> {
+        let shards = self.spec.occult_shards();
+        if !self.spec.spaces.run_occult() {
+            return Err(FaultError::NoShards);
+        }
+        if shard >= shards {
+            return Err(FaultError::NoSuchShard(shard, shards - 1));
+        }
+        if ms > 60_000 {
+            return Err(FaultError::SlownessTooLong(ms));
+        }
+        let name = || self.spec.sites[index].name.clone();
+        let site = SiteId(index as u8);
+        let partition = PartitionId(shard / (shards / self.spec.partitions));
+        let owner = self.spec.topology().owner(site, partition);
+        let command = Command::Slow { shard: ShardId(shard), delay_ms: ms };
+        match self.network.ask_occult(owner, command).await {
+            Some(Slowed(is_copy)) if is_copy || ms == 0 => {
+                self.network.note_slow(index, shard, ms);
+                Ok(())
+            }
+            Some(Slowed(_)) => Err(FaultError::HomeOfShard(name(), shard)),
+            _ => Err(FaultError::NoAnswer(name(), shard)),
+        }
     }
 
     /// Returns the status of the cluster. A detailed status counts versions and bytes, which visits
@@ -594,6 +652,7 @@ impl Cluster {
             resp_port: site.listen.map(|address| address.port()),
             alive: self.network.is_alive(index),
             injected_skew_ms: self.network.skew(index) / 1000,
+            slow_shards: self.network.slow_shards(index),
             ..SiteStatus::default()
         };
         let mut batches: Vec<u64> = Vec::new();
@@ -817,6 +876,7 @@ fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
         config = config.with_occult(spec.occult_shards(), homes.collect());
         if let Some(occult) = &mut config.occult {
             occult.timing.idle = idle;
+            occult.scheme = solera_session::scheme(spec);
         }
     }
     config

@@ -48,6 +48,9 @@ pub(crate) struct Network {
     cut: Vec<Vec<AtomicBool>>,
     /// Time by which fault injection has shifted the clocks of each site, in microseconds.
     skews: Vec<AtomicI64>,
+    /// Shards whose writes fault injection delays, with the number of the site, and the delays in
+    /// milliseconds.
+    slow: Mutex<BTreeMap<(usize, u16), u64>>,
     alive: Vec<AtomicBool>,
     /// Workers whose journals reject writes, with the reason. While there are any, no worker of
     /// this process accepts writes, because workers of a process usually share a disk.
@@ -98,6 +101,7 @@ impl Network {
             added: matrix(&|_, _| 0),
             cut: (0..sites).map(|_| (0..sites).map(|_| AtomicBool::new(false)).collect()).collect(),
             skews: (0..sites).map(|_| AtomicI64::new(0)).collect(),
+            slow: Mutex::default(),
             alive: (0..sites).map(|_| AtomicBool::new(true)).collect(),
             refusing: Mutex::default(),
             refuses: AtomicBool::new(false),
@@ -503,6 +507,22 @@ impl Network {
     /// Returns the time by which the clocks of a site are shifted, in microseconds.
     pub(crate) fn skew(&self, site: usize) -> i64 {
         self.skews[site].load(Ordering::Relaxed)
+    }
+
+    /// Notes that a site shows the writes of a shard this many milliseconds late; 0 ends that.
+    pub(crate) fn note_slow(&self, site: usize, shard: u16, ms: u64) {
+        let mut slow = self.slow.lock().expect("nothing panics with the lock");
+        match ms {
+            0 => slow.remove(&(site, shard)),
+            _ => slow.insert((site, shard), ms),
+        };
+    }
+
+    /// Returns the slow shards of a site, and their delays in milliseconds.
+    pub(crate) fn slow_shards(&self, site: usize) -> BTreeMap<u16, u64> {
+        let slow = self.slow.lock().expect("nothing panics with the lock");
+        let here = slow.iter().filter(|((of, _), _)| *of == site);
+        here.map(|((_, shard), ms)| (*shard, *ms)).collect()
     }
 
     /// Returns the time of the wall clock of a site's workers.

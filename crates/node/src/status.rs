@@ -52,6 +52,9 @@ pub struct SiteStatus {
     /// Time by which fault injection has shifted the clocks of the site's workers, in milliseconds;
     /// positive if they are ahead.
     pub injected_skew_ms: i64,
+    /// Shards of level `pcpsi` whose writes fault injection delays at the site, and the delays in
+    /// milliseconds.
+    pub slow_shards: BTreeMap<u16, u64>,
     /// Keys stored at the site.
     pub keys: usize,
     /// Versions of keys; only in a detailed status.
