@@ -21,14 +21,25 @@ impl Default for Timestamps {
     }
 }
 
+impl Timestamps {
+    /// Returns the name of their kind.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Timestamps::Exact => "exact",
+            Timestamps::Structural(_) => "structural",
+            Timestamps::Temporal(_) => "temporal",
+            Timestamps::PerSite(_) => "per-site",
+        }
+    }
+}
+
 impl fmt::Display for Timestamps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, stamps) = match self {
-            Timestamps::Exact => return f.write_str("exact"),
-            Timestamps::Structural(stamps) => ("structural", stamps),
-            Timestamps::Temporal(stamps) => ("temporal", stamps),
-            Timestamps::PerSite(stamps) => ("per-site", stamps),
-        };
-        write!(f, "{name} with {stamps} stamps")
+        match self {
+            Timestamps::Exact => f.write_str(self.name()),
+            Timestamps::Structural(stamps)
+            | Timestamps::Temporal(stamps)
+            | Timestamps::PerSite(stamps) => write!(f, "{} with {stamps} stamps", self.name()),
+        }
     }
 }

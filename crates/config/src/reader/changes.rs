@@ -48,7 +48,7 @@ impl ClusterSpec {
 
     /// Returns the settings that are fixed while the process runs, and whether each differs in
     /// `new`.
-    pub(crate) fn fixed_settings(&self, new: &ClusterSpec) -> [(&'static str, bool); 17] {
+    pub(crate) fn fixed_settings(&self, new: &ClusterSpec) -> [(&'static str, bool); 18] {
         let kind = |durability| std::mem::discriminant::<Durability>(durability);
         let speaks = |spec: &ClusterSpec| spec.tls.as_ref().map(|tls| (tls.port, tls.admin));
         let workers = self.node_with_other_workers(new).is_some();
@@ -63,7 +63,8 @@ impl ClusterSpec {
             ("data", self.data_setting() != new.data_setting()),
             ("durability", kind(&self.durability) != kind(&new.durability)),
             ("space", self.spaces != new.spaces),
-            ("pcpsi_timestamps", self.timestamps != new.timestamps),
+            ("pcpsi_timestamps", self.timestamps.name() != new.timestamps.name()),
+            ("pcpsi_stamps", self.timestamps != new.timestamps),
             ("modules", self.modules != new.modules),
             ("store", self.stores != new.stores),
             ("protocol", self.protocol != new.protocol),
@@ -164,7 +165,7 @@ impl ClusterSpec {
                  files, and start them"
             }
             "cluster" | "partitions" | "workers" | "f" | "space" | "protocol"
-            | "pcpsi_timestamps"
+            | "pcpsi_timestamps" | "pcpsi_stamps"
                 if !alone =>
             {
                 ALIKE
