@@ -16,6 +16,7 @@
 //! | `cluster` | time, queues, virtual cores |
 //! | `network` | network cards |
 //! | `client` | the closed loop, and the state of each client |
+//! | `occult` | the same for Occult's machines alone |
 //! | `flood` | clients that keep a space of `primary` busy |
 //! | `source` | the interface of workloads |
 //! | `three_items`, `replay` | the micro-benchmark; RUBiS, from a recording |
@@ -30,6 +31,7 @@ pub(crate) mod flood;
 pub(crate) mod host;
 pub(crate) mod meter;
 pub(crate) mod network;
+pub(crate) mod occult;
 pub(crate) mod recording;
 pub(crate) mod replay;
 pub(crate) mod shape;

@@ -2,27 +2,24 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `world`, `clients` | a virtual cluster of the paper's shape, and its clients |
 //! | `single` | Figures 6 and 9a: single operations, by scheme and size of timestamps; §8.2.3 |
 //! | `transactions` | Figures 7 and 9c: transactions, and the causes of aborts |
 //! | `slow` | Figure 8: slow replicas |
 
-mod clients;
 mod single;
 mod slow;
 mod transactions;
-mod world;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use solera_occult::Scheme;
 
-use self::clients::{Measured, Sessions, Workload};
-use self::world::{Setting, World};
 use super::plot::Plot;
 use super::{Effort, Page, Results, Row, side_by_side};
 use crate::error::BenchError;
+use crate::virtual_cluster::occult::clients::{Measured, Sessions, Workload};
+use crate::virtual_cluster::occult::world::{Setting, World};
 use crate::ycsb::Distribution;
 
 /// Figures that can be reproduced.

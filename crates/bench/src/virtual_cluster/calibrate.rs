@@ -10,10 +10,12 @@ use solera_levels::Level;
 use solera_unistore::Kind;
 
 use super::cluster::VirtualCluster;
-use super::cost::{Costs, Counted};
+use super::cost::{Costs, Counted, OCCULT, OCCULT_EVENTUAL};
 use super::counted::read_callgrind;
 use super::host;
 use super::meter::{Counting, Meter};
+use super::occult;
+use super::occult::clients::Sessions;
 use super::shape::{Shape, name_of};
 use super::source::{Source, Step, Transaction};
 use crate::error::BenchError;
@@ -45,17 +47,22 @@ pub(crate) enum Table {
     Variant(Baseline),
     /// The steps of `primary`, which runs beside UniStore.
     Primary,
+    /// The steps of Occult, with sessions of this kind.
+    Occult(Sessions),
 }
 
 impl Table {
     pub(crate) fn all() -> impl Iterator<Item = Table> {
-        VARIANTS.into_iter().map(Table::Variant).chain([Table::Primary])
+        let occult = [Sessions::Causal, Sessions::Eventual].map(Table::Occult);
+        VARIANTS.into_iter().map(Table::Variant).chain([Table::Primary]).chain(occult)
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Table::Variant(variant) => name_of(variant),
             Table::Primary => solera_primary::PROTOCOL.name,
+            Table::Occult(Sessions::Eventual) => OCCULT_EVENTUAL,
+            Table::Occult(_) => OCCULT,
         }
     }
 
@@ -139,6 +146,7 @@ fn drive(table: Table, counting: Counting) -> Counting {
     let (variant, primary) = match table {
         Table::Variant(variant) => (variant, false),
         Table::Primary => (Baseline::UniStore, true),
+        Table::Occult(sessions) => return occult::count(sessions, counting),
     };
     let shared = Shape { variant, primary, cores_per_node: 2, ..Shape::three_sites(16, 4) };
     let alone = Shape { variant, primary, ..Shape::one_site(16, 1) };

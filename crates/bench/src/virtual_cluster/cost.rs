@@ -16,6 +16,9 @@ use super::step::Class;
 
 /// Version of the table's format.
 const VERSION: u64 = 3;
+/// Names of the tables of Occult with two stamps for each of two sites, and of its baseline.
+pub(crate) const OCCULT: &str = "Occult";
+pub(crate) const OCCULT_EVENTUAL: &str = "Occult eventual";
 const SHIPPED: &str = include_str!("costs.json");
 
 /// Costs of a class of steps.
@@ -134,8 +137,16 @@ impl Costs {
     /// Returns the costs of the steps of a variant of UniStore, and of the protocols that run
     /// beside it.
     pub(crate) fn of(&self, variant: Baseline) -> Rates {
+        self.of_tables(&[name_of(variant), solera_primary::PROTOCOL.name])
+    }
+
+    /// Returns the costs of the steps of Occult, or of its eventually consistent baseline.
+    pub(crate) fn of_occult(&self, is_eventual: bool) -> Rates {
+        self.of_tables(&[if is_eventual { OCCULT_EVENTUAL } else { OCCULT }])
+    }
+
+    fn of_tables(&self, tables: &[&str]) -> Rates {
         let mut steps: BTreeMap<String, Vec<(u8, u8, f64)>> = BTreeMap::new();
-        let tables = [name_of(variant), solera_primary::PROTOCOL.name];
         for row in tables.iter().filter_map(|table| self.steps.get(*table)).flatten() {
             let classes = steps.entry(row.kind.clone()).or_default();
             classes.push((row.size, row.outputs, row.instructions));

@@ -1,13 +1,8 @@
 //! Many copies of the function that runs a step, so that callgrind counts the instructions of each
 //! class separately.
 
-use solera_machine::Now;
-use solera_site::Output;
-
-use super::step::{Engine, MachineStep, run};
-
-/// Function that runs a step; see [`run`].
-pub(crate) type Run = fn(&mut Engine, Now, MachineStep, &mut Vec<Output>);
+/// Function that runs a step.
+pub(crate) type Run = fn(&mut dyn FnMut());
 
 /// Part of each function's name, before its block and its index.
 const PATH: &str = "virtual_cluster::counted::";
@@ -16,13 +11,8 @@ macro_rules! functions {
     ($($name:ident $place:literal)*) => {
         $(
             #[inline(never)]
-            pub(super) fn $name(
-                engine: &mut Engine,
-                now: Now,
-                step: MachineStep,
-                outputs: &mut Vec<Output>,
-            ) {
-                run(engine, now, step, outputs);
+            pub(super) fn $name(step: &mut dyn FnMut()) {
+                step();
                 // Without this, the compiler merges all functions into one.
                 std::hint::black_box(BLOCK * 16 + $place);
             }

@@ -11,7 +11,7 @@ use super::step::{About, Class, Engine, MachineStep, WIRE, logarithm, run};
 
 /// Assumed instructions of each step while steps are counted: the counted run must not depend on
 /// the resulting table.
-const FLAT: f64 = 20_000.0;
+pub(crate) const FLAT: f64 = 20_000.0;
 
 /// Source of the costs of steps.
 pub(crate) enum Meter {
@@ -103,23 +103,24 @@ impl Counting {
         self.numbers.len() > FUNCTIONS
     }
 
-    fn step(
+    /// Runs a step. `class` returns its class afterwards.
+    pub(crate) fn step<T>(
         &mut self,
-        engine: &mut Engine,
-        now: Now,
-        (about, step): (About, MachineStep),
-        outputs: &mut Vec<Output>,
-    ) {
+        run: impl FnOnce() -> T,
+        class: impl FnOnce(&T) -> Class<'static>,
+    ) -> T {
         let Some(at) = &mut self.at else {
-            run(engine, now, step, outputs);
+            let done = run();
             let next = self.numbers.len();
-            let number = *self.numbers.entry(about.class(outputs)).or_insert(next);
+            let number = *self.numbers.entry(class(&done)).or_insert(next);
             self.steps.push(number.min(FUNCTIONS - 1) as u8);
-            return;
+            return done;
         };
         let number = self.steps.get(*at).copied().unwrap_or(u8::MAX);
         *at += 1;
-        function(usize::from(number))(engine, now, step, outputs);
+        let (mut run, mut done) = (Some(run), None);
+        function(usize::from(number))(&mut || done = run.take().map(|run| run()));
+        done.expect("the function has run the step")
     }
 }
 
@@ -141,7 +142,11 @@ impl Meter {
                 cost.0
             }
             Meter::Counting(counting) => {
-                counting.step(engine, now, (about, step), outputs);
+                let step = move || {
+                    run(engine, now, step, outputs);
+                    outputs
+                };
+                counting.step(step, |outputs| about.class(outputs));
                 FLAT
             }
         }
@@ -167,7 +172,8 @@ impl Meter {
             Meter::Counting(counting) => {
                 let about = About { kind: WIRE, size: bytes };
                 let step = MachineStep::Wire(Box::new(message.clone()));
-                counting.step(engine, now, (about, step), &mut Vec::new());
+                let run = || run(engine, now, step, &mut Vec::new());
+                counting.step(run, |()| about.class(&[]));
                 FLAT / 2.0
             }
         }

@@ -63,9 +63,14 @@ impl About {
     }
 
     pub(crate) fn class(self, outputs: &[Output]) -> Class<'static> {
-        let About { kind, size } = self;
         let replies = outputs.iter().any(|output| matches!(output, Output::Reply { .. }));
-        let outputs = 2 * logarithm(outputs.len() as u64) + u8::from(replies);
+        self.with_outputs(outputs.len(), replies)
+    }
+
+    /// Returns the class of a step with this number of outputs.
+    pub(crate) fn with_outputs(self, outputs: usize, replies: bool) -> Class<'static> {
+        let About { kind, size } = self;
+        let outputs = 2 * logarithm(outputs as u64) + u8::from(replies);
         Class { kind, size: logarithm(size), outputs }
     }
 }

@@ -1,11 +1,11 @@
-//! Figures 6 and 9a: single operations, by scheme and size of timestamps; traffic of §8.2.3.
+//! Figures 6 and 9a: single operations, by scheme and size of timestamps; resources of §8.2.3.
 
 use solera_occult::Scheme;
 
-use super::clients::{Measured, Origin, Sessions};
 use super::{Findings, Laboratory, Run, Setting, ms, name_of};
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
+use crate::virtual_cluster::occult::clients::{Measured, Origin, Sessions};
 
 /// Schemes whose goodput is compared. The first one is the paper's best.
 const SCHEMES: [Scheme; 7] = [
@@ -55,7 +55,7 @@ pub(super) fn goodput(laboratory: &Laboratory<'_>, reads: u8) -> Findings {
             rows.extend(latencies(figure, title, (eventual, measured), tail_of_paper));
             rows.push(busiest(laboratory, figure, title, measured));
             if reads == 95 {
-                rows.extend(traffic(eventual, measured));
+                rows.extend(resources(eventual, measured));
             }
         }
     }
@@ -86,18 +86,22 @@ fn busiest(laboratory: &Laboratory<'_>, figure: &'static str, title: &str, of: &
     Row::new(figure, format!("{title}: use of the busiest card"), None, share, "%")
 }
 
-/// Returns what timestamps add to the traffic of servers.
-fn traffic(eventual: &Measured, best: &Measured) -> [Row; 2] {
+/// Returns what timestamps add to the work and the traffic of servers.
+fn resources(eventual: &Measured, best: &Measured) -> [Row; 4] {
     let ((out, into), (out_before, into_before)) =
         (best.bytes_per_operation(), eventual.bytes_per_operation());
+    let ((all, steps), (all_before, _)) = (best.processor_us(), eventual.processor_us());
     let added = |now: f64, before: f64| 100.0 * (now / before - 1.0);
     let row = |what: &str, of_paper, ours| {
         let quantity = format!("{what} of servers per operation, 4 stamps");
         Row::new("§8.2.3", quantity, of_paper, ours, "%").at_most(of_paper)
     };
+    let share = 100.0 * steps / all;
     [
+        row("added processor time", 7.0, added(all, all_before)),
         row("added output", 8.8, added(out, out_before)),
         row("added input", 49.0, added(into, into_before)),
+        Row::new("§8.2.3", "steps of the machine, of processor time", None, share, "%"),
     ]
 }
 

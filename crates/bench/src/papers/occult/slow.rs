@@ -5,10 +5,10 @@ use std::time::Duration;
 use solera_machine::Address;
 use solera_occult::Scheme;
 
-use super::clients::Sessions;
-use super::world::by_load;
 use super::{Findings, Laboratory, Run, ms};
 use crate::papers::Row;
+use crate::virtual_cluster::occult::clients::Sessions;
+use crate::virtual_cluster::occult::world::by_load;
 
 const FIGURE: &str = "Fig. 8";
 /// Delay of writes at slow replicas. The paper found the same for an infinite delay.
@@ -21,7 +21,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     let counts: &[usize] = laboratory.pick(&[6], &[2, 4, 6]);
     let of = |name: String, slow: &[Address]| {
         let mut run = laboratory.saturated(name, Scheme::PerSite(2), workload.clone());
-        (run.setting.slow, run.setting.slow_by) = (slow.to_vec(), DELAY);
+        (run.setting.slow, run.setting.slow_by) = (slow.to_vec(), Some(DELAY));
         run
     };
     let mut runs: Vec<Run> = vec![of("none slow".to_owned(), &[])];

@@ -2,10 +2,10 @@
 
 use solera_occult::Scheme;
 
-use super::clients::{Measured, Sessions};
 use super::{Findings, Laboratory, Run, ms};
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
+use crate::virtual_cluster::occult::clients::{Measured, Sessions};
 use crate::ycsb::Distribution;
 
 const FIGURE: &str = "Fig. 7";

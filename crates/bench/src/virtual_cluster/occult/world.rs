@@ -4,18 +4,16 @@
 //! processes on 10 computers, and 10 computers of clients. A computer of clients runs one machine
 //! that owns no shards, as the client library of all of its clients.
 //!
-//! A server process is a virtual core. It is busy while it encodes and decodes messages and waits
-//! for system calls, by the table of costs. The steps of Occult's machine itself are not in this
-//! table yet, and take no time.
+//! A server process is a virtual core. It is busy while it encodes and decodes messages, handles
+//! them and waits for system calls, by the table of costs.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_config::Baseline;
 use solera_data::Op;
-use solera_machine::codec::encoded_bytes;
+use solera_machine::codec::{append, encoded_bytes, take};
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
@@ -24,15 +22,16 @@ use solera_occult::{
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
+use super::super::cost::Costs;
+use super::super::meter::{FLAT, Meter};
+use super::super::network::{Card, Cards};
+use super::super::step::{About, WIRE};
 use super::clients::{Clients, Measured, Sessions, Workload, key};
-use crate::virtual_cluster::cost::{Costs, Rates};
-use crate::virtual_cluster::network::{Card, Cards};
-use crate::virtual_cluster::step::{Class, WIRE, logarithm};
 
 const MS: u64 = 1_000_000;
-pub(super) const SITES: usize = 2;
+pub(crate) const SITES: usize = 2;
 /// Server processes of a site.
-pub(super) const PROCESSES: usize = 40;
+pub(crate) const PROCESSES: usize = 40;
 /// Server processes of a computer.
 const PER_COMPUTER: usize = 4;
 /// Computers of clients of a site.
@@ -45,6 +44,8 @@ const WITHIN_SITE: u64 = 125_000;
 const EPOCH: u64 = 1_800_000_000_000_000;
 /// Interval of the machines' ticks, in nanoseconds.
 const TICK: u64 = MS;
+/// Name of the step of a timer.
+const DEADLINE: &str = "deadline";
 /// Maximum number of inputs that a process handles before its outputs are sent.
 const BATCH: usize = 64;
 /// First request of the loader.
@@ -52,47 +53,56 @@ const LOADER: u64 = 1 << 40;
 
 /// The cluster that an experiment runs.
 #[derive(Clone, Debug)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     /// Scheme of timestamps.
-    pub(super) scheme: Scheme,
+    pub(crate) scheme: Scheme,
     /// Bandwidth of the network cards of the servers' computers, in bits per second; `None` if
     /// bytes and the work of cores take no time.
-    pub(super) card: Option<u64>,
+    pub(crate) card: Option<u64>,
     /// How far the clocks of the second site are ahead, in microseconds.
-    pub(super) ahead_us: i64,
+    pub(crate) ahead_us: i64,
     /// Number of attempts to lock a key.
-    pub(super) lock_tries: u32,
-    /// Server processes whose replicas receive writes later, and by how much.
-    pub(super) slow: Vec<Address>,
-    pub(super) slow_by: Duration,
+    pub(crate) lock_tries: u32,
+    /// Server processes whose replicas receive writes later.
+    pub(crate) slow: Vec<Address>,
+    /// How much later; `None` if they receive none.
+    pub(crate) slow_by: Option<Duration>,
 }
 
 impl Setting {
     /// Returns the paper's setting with a scheme.
-    pub(super) fn of(scheme: Scheme) -> Setting {
+    pub(crate) fn of(scheme: Scheme) -> Setting {
         Setting {
             scheme,
             card: None,
             ahead_us: 22_000,
             lock_tries: 8,
             slow: Vec::new(),
-            slow_by: Duration::ZERO,
+            slow_by: None,
         }
     }
 }
 
+/// A message between two nodes, and its size.
+struct Sent {
+    from: usize,
+    to: usize,
+    body: Message,
+    bytes: u64,
+}
+
 /// An event of virtual time.
 enum Due {
-    Arrive(usize, usize, Message),
+    Arrive(Sent),
     /// A process becomes idle.
     Free(usize),
     Tick(usize),
     /// A client begins its next operation.
     Next(usize),
     /// A message passes the card of its sender.
-    Send(usize, usize, Message, u64),
+    Send(Sent),
     /// The first byte of a message reaches the card of its receiver.
-    Receive(usize, usize, Message, u64),
+    Receive(Sent),
 }
 
 struct Event {
@@ -125,16 +135,28 @@ impl Ord for Event {
 struct Node {
     machine: Occult,
     address: Address,
-    inbox: VecDeque<(usize, Message)>,
+    inbox: VecDeque<Sent>,
     free_at: u64,
+    /// Whether an event continues its work when it is free.
+    wakes: bool,
+    used: Used,
+}
+
+/// Work of a process within a window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    /// Time in nanoseconds.
+    pub(crate) busy: u64,
+    /// Part of it for steps of the machine, in nanoseconds.
+    pub(crate) steps: u64,
 }
 
 /// A virtual cluster.
-pub(super) struct World {
+pub(crate) struct World {
     setting: Setting,
-    pub(super) homes: Arc<Homes>,
+    pub(crate) homes: Arc<Homes>,
     config: Config,
-    rates: Rates,
+    meter: Meter,
     nodes: Vec<Node>,
     cards: Option<Cards>,
     queue: BinaryHeap<Reverse<Event>>,
@@ -203,7 +225,14 @@ fn computer_of(node: usize) -> usize {
 
 impl World {
     /// Creates a cluster that stores the workload's keys, and its clients.
-    pub(super) fn new(setting: Setting, workload: Workload) -> World {
+    pub(crate) fn new(setting: Setting, workload: Workload) -> World {
+        let is_eventual = workload.sessions == Sessions::Eventual;
+        let rates = Costs::shipped().of_occult(is_eventual);
+        World::with(Meter::Table(rates), setting, workload)
+    }
+
+    /// Creates a cluster with this source of costs.
+    pub(crate) fn with(meter: Meter, setting: Setting, workload: Workload) -> World {
         let topology =
             Topology { partitions: PROCESSES as u16, workers: vec![PROCESSES as u8; SITES] };
         let topology = Arc::new(topology);
@@ -224,6 +253,8 @@ impl World {
             address,
             inbox: VecDeque::new(),
             free_at: 0,
+            wakes: false,
+            used: Used::default(),
         };
         let card = setting
             .card
@@ -231,7 +262,7 @@ impl World {
         let (homes, first) = (Arc::new(homes.clone()), Address { site: SiteId(0), worker: 0 });
         let mut world = World {
             config: config(first),
-            rates: Costs::shipped().of(Baseline::UniStore),
+            meter,
             nodes: addresses().map(node).collect(),
             cards: card.map(|card| Cards::new(card, SITES * PROCESSES / PER_COMPUTER)),
             queue: BinaryHeap::new(),
@@ -264,10 +295,8 @@ impl World {
                 op: Op::Set(value),
                 on_stale: OnStale::Home,
             };
-            let now = self.clocks(gateway);
             let request = RequestId(LOADER + number);
-            self.nodes[gateway].machine.handle(now, Input::Client { request, command });
-            self.drain(gateway);
+            self.handle_now(gateway, Input::Client { request, command });
             if number % 1000 == 999 {
                 self.run_for(Duration::from_millis(5));
             }
@@ -276,7 +305,7 @@ impl World {
     }
 
     /// Adds clients, spread over the sites and over their computers of clients.
-    pub(super) fn add_clients(&mut self, count: usize) {
+    pub(crate) fn add_clients(&mut self, count: usize) {
         for number in 0..count {
             let (site, turn) = (number % SITES, number / SITES);
             let gateway = SITES * PROCESSES + site * GATEWAYS + turn % GATEWAYS;
@@ -286,13 +315,20 @@ impl World {
     }
 
     /// Runs for a warm-up time, and then measures a window.
-    pub(super) fn measure(&mut self, warm_up: Duration, window: Duration) -> Measured {
+    pub(crate) fn measure(&mut self, warm_up: Duration, window: Duration) -> Measured {
         self.run_for(warm_up);
         self.clients.begin_window();
         self.cards.iter_mut().for_each(Cards::reset);
+        self.nodes.iter_mut().for_each(|node| node.used = Used::default());
         self.run_for(window);
         let traffic = self.cards.as_ref().map(Cards::bytes).unwrap_or_default();
-        self.clients.end_window(window, traffic)
+        let used = self.nodes[..SITES * PROCESSES].iter().map(|node| node.used).collect();
+        self.clients.end_window(window, traffic, used)
+    }
+
+    /// Ends the run, and returns the source of costs.
+    pub(crate) fn into_meter(self) -> Meter {
+        self.meter
     }
 
     fn push(&mut self, at: u64, due: Due) {
@@ -313,85 +349,175 @@ impl World {
             let Some(Reverse(event)) = self.queue.pop() else { break };
             self.now = event.at;
             match *event.due {
-                Due::Arrive(from, to, body) => {
-                    self.nodes[to].inbox.push_back((from, body));
+                Due::Arrive(sent) => {
+                    let to = sent.to;
+                    self.nodes[to].inbox.push_back(sent);
                     self.work(to);
                 }
-                Due::Free(node) => self.work(node),
-                Due::Tick(node) => {
-                    let now = self.clocks(node);
-                    self.nodes[node].machine.on_deadline(now);
-                    self.drain(node);
-                    self.push(self.now + TICK, Due::Tick(node));
+                Due::Free(node) => {
+                    self.nodes[node].wakes = false;
+                    self.work(node);
                 }
+                Due::Tick(node) => self.tick(node),
                 Due::Next(client) => self.next(client),
-                Due::Send(from, to, body, bytes) => {
-                    let at = match (&mut self.cards, is_gateway(from)) {
-                        (Some(cards), false) => cards.send(computer_of(from), self.now, bytes),
+                Due::Send(sent) => {
+                    let at = match (&mut self.cards, is_gateway(sent.from)) {
+                        (Some(cards), false) => {
+                            cards.send(computer_of(sent.from), self.now, sent.bytes)
+                        }
                         _ => self.now,
                     };
-                    self.push(
-                        at + self.delay(from, to, &body),
-                        Due::Receive(from, to, body, bytes),
-                    );
+                    self.push(at + self.delay(&sent), Due::Receive(sent));
                 }
-                Due::Receive(from, to, body, bytes) => {
-                    let at = match (&mut self.cards, is_gateway(to)) {
-                        (Some(cards), false) => cards.receive(computer_of(to), self.now, bytes),
+                Due::Receive(sent) => {
+                    let at = match (&mut self.cards, is_gateway(sent.to)) {
+                        (Some(cards), false) => {
+                            cards.receive(computer_of(sent.to), self.now, sent.bytes)
+                        }
                         _ => self.now,
                     };
-                    self.push(at, Due::Arrive(from, to, body));
+                    self.push(at, Due::Arrive(sent));
                 }
             }
         }
         self.now = end;
     }
 
-    fn delay(&self, from: usize, to: usize, body: &Message) -> u64 {
-        let (from, to) = (self.nodes[from].address, self.nodes[to].address);
-        let slow = matches!(body.body, Body::Batch(_)) && self.setting.slow.contains(&to);
-        let extra = if slow { self.setting.slow_by.as_nanos() as u64 } else { 0 };
+    /// Returns whether a message is a part of the stream to a slow replica.
+    fn is_slow(&self, to: usize, body: &Message) -> bool {
+        matches!(body.body, Body::Batch(_)) && self.setting.slow.contains(&self.nodes[to].address)
+    }
+
+    fn delay(&self, sent: &Sent) -> u64 {
+        let (from, to) = (self.nodes[sent.from].address, self.nodes[sent.to].address);
+        let extra = match self.is_slow(sent.to, &sent.body) {
+            true => self.setting.slow_by.unwrap_or_default().as_nanos() as u64,
+            false => 0,
+        };
         extra + if from.site == to.site { WITHIN_SITE } else { ONE_WAY }
+    }
+
+    /// Lets a process do what is due, after what it does now.
+    fn tick(&mut self, node: usize) {
+        self.push(self.now + TICK, Due::Tick(node));
+        let now = self.clocks(node);
+        if self.nodes[node].machine.next_deadline().is_none_or(|due| due > now.monotonic) {
+            return;
+        }
+        let about = About { kind: DEADLINE, size: 0 };
+        let (outputs, steps) = self.step(node, about, |machine| machine.on_deadline(now));
+        self.finish(node, outputs, Work { steps, ..Work::default() });
     }
 
     /// Lets an idle process handle its waiting messages.
     fn work(&mut self, node: usize) {
-        if self.nodes[node].free_at > self.now || self.nodes[node].inbox.is_empty() {
+        if self.nodes[node].inbox.is_empty() || self.waits(node) {
             return;
         }
         let now = self.clocks(node);
-        let (mut instructions, mut senders) = (0.0, Vec::new());
+        let (mut work, mut senders, mut outputs) = (Work::default(), Vec::new(), Vec::new());
         for _ in 0..BATCH {
-            let Some((from, body)) = self.nodes[node].inbox.pop_front() else { break };
-            if self.is_busy(node) {
-                instructions += self.wire(&body);
-                if !senders.contains(&from) {
-                    senders.push(from);
-                }
+            let Some(Sent { from, body, bytes, .. }) = self.nodes[node].inbox.pop_front() else {
+                break;
+            };
+            work.wire += self.wire(node, &body, bytes);
+            if !senders.contains(&from) {
+                senders.push(from);
             }
             if is_gateway(node) {
                 self.clients.note_answer(&self.config, node, &body);
             }
+            let about = About { kind: body.name(), size: bytes };
             let from = self.nodes[from].address;
             let input = Input::Message { from, generation: 0, message: body };
-            self.nodes[node].machine.handle(now, input);
-        }
-        let outputs = self.outputs(node);
-        let mut receivers: Vec<usize> = Vec::new();
-        for (to, body) in outputs.iter().filter(|_| self.is_busy(node)) {
-            instructions += self.wire(body);
-            if !receivers.contains(to) {
-                receivers.push(*to);
-            }
+            let (more, steps) = self.step(node, about, |machine| machine.handle(now, input));
+            outputs.extend(more);
+            work.steps += steps;
         }
         // One system call waits for all messages.
-        let calls = 1 + senders.len() + receivers.len();
-        let time = self.rates.factors.time(instructions, calls as u64) as u64;
-        let done = self.now + if self.is_busy(node) { time } else { 0 };
-        self.nodes[node].free_at = done;
-        self.send(node, done, outputs);
+        work.calls = 1 + senders.len() as u64;
+        self.finish(node, outputs, work);
         if !self.nodes[node].inbox.is_empty() {
-            self.push(done, Due::Free(node));
+            // A node whose work takes no time continues at once.
+            self.wake(node);
+        }
+    }
+
+    /// Returns whether a process is busy now, and lets it continue when it is free.
+    fn waits(&mut self, node: usize) -> bool {
+        let is_busy = self.nodes[node].free_at > self.now;
+        if is_busy {
+            self.wake(node);
+        }
+        is_busy
+    }
+
+    fn wake(&mut self, node: usize) {
+        if !std::mem::replace(&mut self.nodes[node].wakes, true) {
+            let at = self.nodes[node].free_at.max(self.now);
+            self.push(at, Due::Free(node));
+        }
+    }
+
+    /// Sends outputs when the work that has led to them is done.
+    fn finish(&mut self, node: usize, outputs: Vec<Output>, mut work: Work) {
+        let outputs = self.take(node, outputs);
+        let outputs: Vec<Sent> = outputs
+            .into_iter()
+            .map(|(to, body)| Sent { from: node, to, bytes: self.bytes_of(&body), body })
+            .collect();
+        let begin = self.nodes[node].free_at.max(self.now);
+        if !self.is_busy(node) {
+            return self.send(self.now, outputs);
+        }
+        let mut receivers: Vec<usize> = Vec::new();
+        for sent in &outputs {
+            work.wire += self.wire(node, &sent.body, sent.bytes);
+            if !receivers.contains(&sent.to) {
+                receivers.push(sent.to);
+            }
+        }
+        work.calls += receivers.len() as u64;
+        let time = |instructions, calls| match &self.meter {
+            Meter::Table(rates) => rates.factors.time(instructions, calls) as u64,
+            Meter::Counting(_) => instructions as u64,
+        };
+        let (all, steps) = (time(work.steps + work.wire, work.calls), time(work.steps, 0));
+        let process = &mut self.nodes[node];
+        process.free_at = begin + all;
+        process.used.busy += all;
+        process.used.steps += steps;
+        let at = process.free_at;
+        self.send(at, outputs);
+    }
+
+    /// Runs a step of a machine. Returns its outputs and its instructions, which are zero if the
+    /// node's work takes no time.
+    fn step(
+        &mut self,
+        node: usize,
+        about: About,
+        input: impl FnOnce(&mut Occult),
+    ) -> (Vec<Output>, f64) {
+        let is_busy = self.is_busy(node);
+        let machine = &mut self.nodes[node].machine;
+        let run = move || {
+            input(machine);
+            let mut outputs = Vec::new();
+            while let Some(output) = machine.poll_output() {
+                outputs.push(output);
+            }
+            outputs
+        };
+        let class = |outputs: &Vec<Output>| about.with_outputs(outputs.len(), false);
+        match &mut self.meter {
+            _ if !is_busy => (run(), 0.0),
+            Meter::Counting(counting) => (counting.step(run, class), FLAT),
+            Meter::Table(rates) => {
+                let outputs = run();
+                let instructions = rates.step(class(&outputs)).0;
+                (outputs, instructions)
+            }
         }
     }
 
@@ -411,15 +537,29 @@ impl World {
     }
 
     /// Returns the instructions of encoding or decoding a message.
-    fn wire(&self, body: &Message) -> f64 {
-        let size = logarithm(self.bytes_of(body));
-        self.rates.step(Class { kind: WIRE, size, outputs: 0 }).0 / 2.0
+    fn wire(&mut self, node: usize, body: &Message, bytes: u64) -> f64 {
+        if !self.is_busy(node) {
+            return 0.0;
+        }
+        let class = About { kind: WIRE, size: bytes }.with_outputs(0, false);
+        match &mut self.meter {
+            Meter::Table(rates) => rates.step(class).0 / 2.0,
+            Meter::Counting(counting) => {
+                let encode_and_decode = || {
+                    let mut encoded = Vec::new();
+                    append(body, &mut encoded);
+                    drop(std::hint::black_box(take::<Message>(&encoded)));
+                };
+                counting.step(encode_and_decode, |()| class);
+                FLAT / 2.0
+            }
+        }
     }
 
-    /// Takes a machine's messages, and gives its replies to the clients.
-    fn outputs(&mut self, node: usize) -> Vec<(usize, Message)> {
+    /// Gives a machine's replies to the clients, and returns its messages.
+    fn take(&mut self, node: usize, outputs: Vec<Output>) -> Vec<(usize, Message)> {
         let mut messages = Vec::new();
-        while let Some(output) = self.nodes[node].machine.poll_output() {
+        for output in outputs {
             match output {
                 Output::Records(_) | Output::Trace(_) | Output::Ask { .. } => {}
                 // Computers of clients own nothing that others could copy.
@@ -436,21 +576,19 @@ impl World {
         messages
     }
 
-    fn drain(&mut self, node: usize) {
-        let outputs = self.outputs(node);
-        self.send(node, self.now, outputs);
-    }
-
-    fn send(&mut self, node: usize, at: u64, messages: Vec<(usize, Message)>) {
-        for (to, body) in messages {
-            self.clients.note_sent(node, &body);
-            let near = !is_gateway(node) && !is_gateway(to) && computer_of(node) == computer_of(to);
+    fn send(&mut self, at: u64, messages: Vec<Sent>) {
+        for sent in messages {
+            let (from, to) = (sent.from, sent.to);
+            self.clients.note_sent(from, &sent.body);
+            if self.setting.slow_by.is_none() && self.is_slow(to, &sent.body) {
+                continue;
+            }
+            let near = !is_gateway(from) && !is_gateway(to) && computer_of(from) == computer_of(to);
             if !self.live || self.cards.is_none() || near {
-                let delay = self.delay(node, to, &body);
-                self.push(at + delay, Due::Arrive(node, to, body));
+                let delay = self.delay(&sent);
+                self.push(at + delay, Due::Arrive(sent));
             } else {
-                let bytes = self.bytes_of(&body);
-                self.push(at, Due::Send(node, to, body, bytes));
+                self.push(at, Due::Send(sent));
             }
         }
     }
@@ -458,18 +596,34 @@ impl World {
     /// Lets a client run its next command.
     fn next(&mut self, client: usize) {
         let (gateway, command) = self.clients.next(client, self.now);
-        let now = self.clocks(gateway);
         self.clients.asking = Some(client);
-        let request = RequestId(client as u64);
-        self.nodes[gateway].machine.handle(now, Input::Client { request, command });
-        self.drain(gateway);
+        self.handle_now(gateway, Input::Client { request: RequestId(client as u64), command });
         self.clients.asking = None;
     }
+
+    /// Lets the machine of a computer of clients handle an input at once.
+    fn handle_now(&mut self, gateway: usize, input: Input) {
+        let now = self.clocks(gateway);
+        let about = About { kind: "command", size: 0 };
+        let (outputs, _) = self.step(gateway, about, |machine| machine.handle(now, input));
+        self.finish(gateway, outputs, Work::default());
+    }
+}
+
+/// Work that leads to outputs.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    /// Instructions of the machine.
+    steps: f64,
+    /// Instructions of encoding and decoding.
+    wire: f64,
+    /// System calls.
+    calls: u64,
 }
 
 /// Returns server processes by the load of their keys, with the greatest load first: of both sites
 /// in turn.
-pub(super) fn by_load(workload: &Workload) -> Vec<Address> {
+pub(crate) fn by_load(workload: &Workload) -> Vec<Address> {
     let topology = Topology { partitions: PROCESSES as u16, workers: vec![PROCESSES as u8; SITES] };
     let address = Address { site: SiteId(0), worker: 0 };
     let config = Config::new(address, Arc::new(topology), DEFAULT_SHARDS);
@@ -544,7 +698,7 @@ mod tests {
     #[test]
     fn slow_replicas_are_asked_again() {
         let repeated = |slow: Vec<Address>| {
-            let slow_by = Duration::from_millis(100);
+            let slow_by = Some(Duration::from_millis(100));
             let setting = Setting { slow, slow_by, ..Setting::of(Scheme::PerSite(2)) };
             run(setting, workload(Sessions::Causal, 1)).repeated()
         };

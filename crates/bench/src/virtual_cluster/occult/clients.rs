@@ -10,6 +10,7 @@ use solera_occult::{
 };
 use solera_time::SiteId;
 
+use super::world::Used;
 use crate::histogram::Histogram;
 use crate::random::Random;
 use crate::ycsb::{self, Distribution};
@@ -19,7 +20,7 @@ const HOTTEST: usize = 50;
 
 /// What the clients keep of their pasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sessions {
+pub(crate) enum Sessions {
     /// Nothing: every read is accepted, as in an eventually consistent store. The bytes of stamps
     /// and timestamps do not count.
     Eventual,
@@ -31,25 +32,25 @@ pub(super) enum Sessions {
 
 /// The operations of the clients.
 #[derive(Clone, Debug)]
-pub(super) struct Workload {
-    pub(super) keys: u64,
-    pub(super) value: Value,
-    pub(super) reads: u8,
-    pub(super) distribution: Distribution,
+pub(crate) struct Workload {
+    pub(crate) keys: u64,
+    pub(crate) value: Value,
+    pub(crate) reads: u8,
+    pub(crate) distribution: Distribution,
     /// Number of operations of a transaction; 1 runs single operations.
-    pub(super) operations: u64,
-    pub(super) sessions: Sessions,
-    pub(super) seed: u64,
+    pub(crate) operations: u64,
+    pub(crate) sessions: Sessions,
+    pub(crate) seed: u64,
 }
 
 /// Returns a key.
-pub(super) fn key(number: u64) -> Key {
+pub(crate) fn key(number: u64) -> Key {
     ycsb::name("", number).as_bytes().into()
 }
 
 /// Where the last change of a client's timestamp came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     LocalHome,
     RemoteHome,
     Replica,
@@ -72,45 +73,47 @@ struct Client {
 
 /// Measurements of a window.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     window: Duration,
     /// Latencies of operations, or of transactions from their beginning to their commit.
-    pub(super) latency: Histogram,
+    pub(crate) latency: Histogram,
     /// Latencies of single reads.
-    pub(super) reads: Histogram,
+    pub(crate) reads: Histogram,
     /// Operations that succeeded.
     operations: u64,
     /// Operations and transactions that failed otherwise than by an abort.
-    pub(super) failed: u64,
+    pub(crate) failed: u64,
     /// Aborted transactions, by cause.
-    pub(super) aborts: BTreeMap<&'static str, u64>,
+    pub(crate) aborts: BTreeMap<&'static str, u64>,
     /// Aborted transactions that found the lock of one of the hottest keys.
-    pub(super) locked_hot: u64,
+    pub(crate) locked_hot: u64,
     /// Reads that clients asked for, and requests that were sent for them.
     asked: u64,
     sent: u64,
     /// For each site, answers of replicas, and the stale ones among them.
     replica_reads: [(u64, u64); 2],
     /// Stale reads, by the last change of the client's timestamp.
-    pub(super) before_stale: BTreeMap<Origin, u64>,
+    pub(crate) before_stale: BTreeMap<Origin, u64>,
     /// Bytes that each computer of servers has sent and received.
     traffic: Vec<(u64, u64)>,
+    /// Work of each server process.
+    used: Vec<Used>,
 }
 
 impl Measured {
     /// Returns the successful operations per second.
-    pub(super) fn goodput(&self) -> f64 {
+    pub(crate) fn goodput(&self) -> f64 {
         self.operations as f64 / self.window.as_secs_f64()
     }
 
     /// Returns the aborted share of transactions that ended.
-    pub(super) fn abort_rate(&self) -> f64 {
+    pub(crate) fn abort_rate(&self) -> f64 {
         let aborts: u64 = self.aborts.values().sum();
         aborts as f64 / (aborts + self.latency.count()).max(1) as f64
     }
 
     /// Returns the share of replica reads that are stale, at a site or (`None`) at both.
-    pub(super) fn stale_rate(&self, site: Option<usize>) -> f64 {
+    pub(crate) fn stale_rate(&self, site: Option<usize>) -> f64 {
         let sites = self.replica_reads.iter().enumerate();
         let sites = sites.filter(|(number, _)| site.is_none_or(|site| site == *number));
         let (all, stale) = sites.fold((0, 0), |(all, stale), (_, of)| (all + of.0, stale + of.1));
@@ -118,27 +121,35 @@ impl Measured {
     }
 
     /// Returns the requests that were sent again, per read.
-    pub(super) fn repeated(&self) -> f64 {
+    pub(crate) fn repeated(&self) -> f64 {
         self.sent.saturating_sub(self.asked) as f64 / self.asked.max(1) as f64
     }
 
     /// Returns the bytes that servers send and receive per operation.
-    pub(super) fn bytes_per_operation(&self) -> (f64, f64) {
+    pub(crate) fn bytes_per_operation(&self) -> (f64, f64) {
         let sum = |of: fn(&(u64, u64)) -> u64| self.traffic.iter().map(of).sum::<u64>() as f64;
         let each = self.operations.max(1) as f64;
         (sum(|(sent, _)| *sent) / each, sum(|(_, received)| *received) / each)
     }
 
+    /// Returns the time of server processes per operation, and the part of it for steps of the
+    /// machine, in microseconds.
+    pub(crate) fn processor_us(&self) -> (f64, f64) {
+        let sum = |of: fn(&Used) -> u64| self.used.iter().map(of).sum::<u64>() as f64;
+        let each = 1000.0 * self.operations.max(1) as f64;
+        (sum(|used| used.busy) / each, sum(|used| used.steps) / each)
+    }
+
     /// Returns the use of the busiest card in sending, by its bandwidth.
-    pub(super) fn busiest_card(&self, bits_per_second: u64) -> f64 {
+    pub(crate) fn busiest_card(&self, bits_per_second: u64) -> f64 {
         let most = self.traffic.iter().map(|(sent, _)| *sent).max().unwrap_or(0);
         most as f64 * 8.0 / self.window.as_secs_f64() / bits_per_second as f64
     }
 }
 
 /// All clients.
-pub(super) struct Clients {
-    pub(super) workload: Workload,
+pub(crate) struct Clients {
+    pub(crate) workload: Workload,
     scheme: Scheme,
     homes: Arc<Homes>,
     clients: Vec<Client>,
@@ -146,13 +157,13 @@ pub(super) struct Clients {
     measuring: bool,
     measured: Measured,
     /// The client whose command a machine handles.
-    pub(super) asking: Option<usize>,
+    pub(crate) asking: Option<usize>,
     /// The client of each read, by computer and number; while stale reads are only counted.
     readers: BTreeMap<(usize, u64), usize>,
 }
 
 impl Clients {
-    pub(super) fn new(workload: Workload, scheme: Scheme, homes: Arc<Homes>) -> Clients {
+    pub(crate) fn new(workload: Workload, scheme: Scheme, homes: Arc<Homes>) -> Clients {
         let hottest = ycsb::hottest(workload.keys, HOTTEST).into_iter().map(key).collect();
         Clients {
             workload,
@@ -167,7 +178,7 @@ impl Clients {
         }
     }
 
-    pub(super) fn add(&mut self, site: usize, gateway: usize) -> usize {
+    pub(crate) fn add(&mut self, site: usize, gateway: usize) -> usize {
         let number = self.clients.len();
         self.clients.push(Client {
             site,
@@ -184,17 +195,22 @@ impl Clients {
         number
     }
 
-    pub(super) fn begin_window(&mut self) {
+    pub(crate) fn begin_window(&mut self) {
         (self.measuring, self.measured) = (true, Measured::default());
     }
 
-    pub(super) fn end_window(&mut self, window: Duration, traffic: Vec<(u64, u64)>) -> Measured {
+    pub(crate) fn end_window(
+        &mut self,
+        window: Duration,
+        traffic: Vec<(u64, u64)>,
+        used: Vec<Used>,
+    ) -> Measured {
         self.measuring = false;
-        Measured { window, traffic, ..std::mem::take(&mut self.measured) }
+        Measured { window, traffic, used, ..std::mem::take(&mut self.measured) }
     }
 
     /// Returns a client's next command, and its computer.
-    pub(super) fn next(&mut self, number: usize, now: u64) -> (usize, Command) {
+    pub(crate) fn next(&mut self, number: usize, now: u64) -> (usize, Command) {
         let Workload { keys, reads, distribution, operations, sessions, .. } = self.workload;
         let client = &mut self.clients[number];
         let fresh = CausalTimestamp::new(self.scheme);
@@ -234,7 +250,7 @@ impl Clients {
     }
 
     /// Handles the reply to a client's command at `now`.
-    pub(super) fn answered(&mut self, number: usize, response: Response, now: u64) {
+    pub(crate) fn answered(&mut self, number: usize, response: Response, now: u64) {
         let client = &mut self.clients[number];
         match response {
             Response::Begun(transaction) => client.transaction = Some(transaction),
@@ -294,7 +310,7 @@ impl Clients {
     }
 
     /// Notes a request that a computer of clients sends.
-    pub(super) fn note_sent(&mut self, node: usize, body: &Message) {
+    pub(crate) fn note_sent(&mut self, node: usize, body: &Message) {
         let Body::Read(read) = &body.body else { return };
         self.measured.sent += u64::from(self.measuring);
         if let (Sessions::Counting, Some(client)) = (self.workload.sessions, self.asking) {
@@ -303,7 +319,7 @@ impl Clients {
     }
 
     /// Checks an answer by the rule of the paper (§4.3), and counts it.
-    pub(super) fn note_answer(&mut self, config: &Config, node: usize, body: &Message) {
+    pub(crate) fn note_answer(&mut self, config: &Config, node: usize, body: &Message) {
         let Body::ReadAnswer(answer) = &body.body else { return };
         let Some(number) = self.readers.remove(&(node, answer.number)) else { return };
         let client = &self.clients[number];
