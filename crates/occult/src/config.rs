@@ -18,7 +18,7 @@ pub enum StaleReads {
     /// home (§4.3; §8.2: 0, 1, 2 and 4 ms).
     Retry([Duration; 4]),
     /// The read waits at the replica for up to this time, and then goes to the home. The replica
-    /// answers as soon as it is recent enough.
+    /// answers as soon as it is recent enough; or at once, if it is further behind than this.
     Wait(Duration),
 }
 
@@ -27,8 +27,8 @@ pub enum StaleReads {
 pub struct Timing {
     /// Least time between two batches to a replica.
     pub flush: Duration,
-    /// Interval at which a home publishes how far idle shards are shown, while clients use workers
-    /// of its site.
+    /// Longest time between two batches, which publish how far idle shards are shown, while clients
+    /// use workers of the home's site. A home that clients use itself publishes more often.
     pub publish: Duration,
     /// Interval at which a home publishes this while no client uses them.
     pub publish_idle: Duration,
@@ -62,7 +62,7 @@ impl Default for Timing {
             retry: Duration::from_millis(300),
             prepare_expires: Duration::from_secs(1),
             timeout: Duration::from_secs(5),
-            stale: StaleReads::Wait(Duration::from_millis(7)),
+            stale: StaleReads::Wait(Duration::from_millis(20)),
             slow: Duration::from_millis(100),
             max_ahead: Duration::from_secs(3_600),
             idle: Duration::from_secs(60),

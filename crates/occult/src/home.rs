@@ -21,6 +21,7 @@ use crate::message::{
     Body, ClientId, Commit, DecidedCommit, Entry, Event, Executed, Prepare, TransactionId,
 };
 use crate::outbox::Outbox;
+use crate::passed::Passed;
 use crate::rare;
 use crate::record::Record;
 use crate::shard::{Homes, ShardId, Stamp};
@@ -74,6 +75,8 @@ pub(crate) struct Home {
     oldest: BTreeMap<ClientId, u64>,
     parked: Vec<ParkedRead>,
     streams: Streams,
+    /// Time of the last request of a client.
+    used: Option<Monotonic>,
     /// Commits of several homes that this home has decided, and that are not shown yet, by the
     /// shard and stamp of their writes here.
     decided: BTreeMap<(ShardId, Stamp), Vec<DecidedCommit>>,
@@ -92,8 +95,7 @@ pub(crate) struct Context<'a> {
     pub(crate) targets: &'a [Address],
     /// The sites other than this one that store all data.
     pub(crate) others: &'a [SiteId],
-    /// What this site has confirmed about its own homes; see `StoredAt::unread`.
-    pub(crate) unread: Stamp,
+    pub(crate) passed: &'a Passed,
 }
 
 impl Context<'_> {
@@ -103,6 +105,12 @@ impl Context<'_> {
 
     fn clock(&self) -> Stamp {
         Stamp(self.now.physical.0)
+    }
+
+    /// Returns what this site has confirmed about its own homes; see `StoredAt::unread`.
+    fn unread(&self) -> Stamp {
+        let workers = self.config.topology.workers[self.site().index()];
+        self.passed.unread(self.site(), usize::from(workers))
     }
 
     /// Returns whether this worker is the home of a shard, and has all of its data.
@@ -140,6 +148,7 @@ impl Home {
             oldest: BTreeMap::new(),
             parked: Vec::new(),
             streams: Streams::new(start),
+            used: None,
             decided: BTreeMap::new(),
             unconfirmed: 0,
         }
@@ -236,6 +245,7 @@ impl Home {
         from: Address,
         request: Prepare,
     ) {
+        self.used = Some(context.now.monotonic);
         let tid = request.tid;
         self.on_oldest(tid.client, request.oldest);
         if !self.may_arrive(tid) {

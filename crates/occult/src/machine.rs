@@ -207,7 +207,6 @@ impl Occult {
         now: Now,
         action: impl FnOnce(&mut Home, &mut home::Context<'_>),
     ) {
-        let unread = self.unread_here(self.config.address.site);
         let mut context = home::Context {
             config: &self.config,
             homes: &self.homes,
@@ -216,7 +215,7 @@ impl Occult {
             now,
             targets: &self.targets,
             others: &self.others,
-            unread,
+            passed: &self.passed,
         };
         action(&mut self.home, &mut context);
     }

@@ -140,6 +140,8 @@ impl Replica {
 
     /// Reads a key at this replica (List. 2 l. 10–12; Fig. 4 l. 15–17). The client checks whether
     /// the version is recent enough. If it is not, the read may wait for the home's next batch.
+    /// Stamps are times, so their difference is about the time until the replica is recent enough.
+    /// A read that would wait in vain is answered at once, and its client goes to the home.
     pub(crate) fn on_read(
         &mut self,
         context: &mut Context<'_>,
@@ -147,9 +149,12 @@ impl Replica {
         read: Read,
     ) {
         let shard = context.config.shard_of(&read.key);
-        if self.shown(home, shard, (context.store, context.homes)) < read.at_least
+        let shown = self.shown(home, shard, (context.store, context.homes));
+        let missing = read.at_least.0.saturating_sub(shown.0);
+        if missing > 0
             && read.waits
             && let StaleReads::Wait(wait) = context.config.timing.stale
+            && u128::from(missing) <= wait.as_micros()
         {
             let until = context.now.after(wait);
             self.want(context, home);

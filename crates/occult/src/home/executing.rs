@@ -18,6 +18,7 @@ impl Home {
         from: Address,
         request: Execute,
     ) {
+        self.used = Some(context.now.monotonic);
         let (tid, attempt) = (request.tid, request.attempt);
         self.on_oldest(tid.client, request.oldest);
         if !self.may_arrive(tid) {

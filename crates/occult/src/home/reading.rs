@@ -27,6 +27,7 @@ impl Home {
     /// for the decision, and this home asks for it.
     pub(crate) fn on_read(&mut self, context: &mut Context<'_>, from: Address, read: Read) {
         let now = context.now.monotonic;
+        self.used = Some(now);
         if self.is_too_far_ahead(context, read.at_least) {
             // The reader finds that the answer does not reach its entry.
             let read = Read { at_least: Stamp::ZERO, ..read };

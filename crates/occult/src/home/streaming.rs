@@ -35,6 +35,15 @@ struct Sent {
     wanted: bool,
 }
 
+impl Sent {
+    /// Returns whether the replica is to get a message as soon as it may. A home that clients have
+    /// used since the last message (`used`) publishes its progress: other homes are used as much,
+    /// and who has seen their new stamps must not take this home's replicas for stale.
+    fn has_news(&self, end: u64, used: Option<Monotonic>) -> bool {
+        self.position < end || self.wanted || (self.at.is_some() && used > self.at)
+    }
+}
+
 /// The stream, and the part of it that was sent to each replica.
 #[derive(Debug)]
 pub(super) struct Streams {
@@ -100,10 +109,11 @@ impl Home {
         for at in 0..context.targets.len() {
             let to = context.targets[at];
             let end = self.streams.end();
+            let used = self.used;
             let sent = self.streams.sent.entry(to).or_default();
             let since = sent.at.map(|at| now.since(at));
             let is_due = since.is_none_or(|since| {
-                since >= publish || (since >= flush && (sent.position < end || sent.wanted))
+                since >= publish || (since >= flush && sent.has_news(end, used))
             });
             if is_due {
                 let position = sent.position;
@@ -116,7 +126,7 @@ impl Home {
     pub(crate) fn next_flush(&self, targets: &[Address], flush: Duration) -> Option<Monotonic> {
         let end = self.streams.end();
         let waiting = targets.iter().filter_map(|to| self.streams.sent.get(to));
-        let waiting = waiting.filter(|sent| sent.position < end || sent.wanted);
+        let waiting = waiting.filter(|sent| sent.has_news(end, self.used));
         waiting.filter_map(|sent| Some(sent.at?.after(flush))).min()
     }
 
@@ -166,7 +176,7 @@ impl Home {
         Progress {
             through: self.clock,
             held: held.collect(),
-            stored: self.stored(context.others, context.site(), context.unread),
+            stored: self.stored(context.others, context.site(), context.unread()),
         }
     }
 
