@@ -420,8 +420,9 @@ impl World {
             let Some(Sent { from, body, bytes, .. }) = self.nodes[node].inbox.pop_front() else {
                 break;
             };
+            let counts = self.counts(bytes);
             work.wire += self.wire(node, &body, bytes);
-            if !senders.contains(&from) {
+            if counts && !senders.contains(&from) {
                 senders.push(from);
             }
             if is_gateway(node) {
@@ -432,10 +433,11 @@ impl World {
             let input = Input::Message { from, generation: 0, message: body };
             let (more, steps) = self.step(node, about, |machine| machine.handle(now, input));
             outputs.extend(more);
-            work.steps += steps;
+            work.steps += if counts { steps } else { 0.0 };
         }
         // One system call waits for all messages.
-        work.calls = 1 + senders.len() as u64;
+        work.calls = senders.len() as u64;
+        work.calls += u64::from(work.calls > 0);
         self.finish(node, outputs, work);
         if !self.nodes[node].inbox.is_empty() {
             // A node whose work takes no time continues at once.
@@ -473,7 +475,7 @@ impl World {
         let mut receivers: Vec<usize> = Vec::new();
         for sent in &outputs {
             work.wire += self.wire(node, &sent.body, sent.bytes);
-            if !receivers.contains(&sent.to) {
+            if self.counts(sent.bytes) && !receivers.contains(&sent.to) {
                 receivers.push(sent.to);
             }
         }
@@ -526,6 +528,12 @@ impl World {
         self.live && self.cards.is_some() && !is_gateway(node)
     }
 
+    /// Returns whether a message of these bytes costs work. The eventual baseline would not send
+    /// those that are empty without what only Occult needs.
+    fn counts(&self, bytes: u64) -> bool {
+        bytes > 0 || !matches!(self.meter, Meter::Table(_))
+    }
+
     /// Returns the bytes of a message, for the eventual baseline without what only Occult needs.
     fn bytes_of(&self, body: &Message) -> u64 {
         let all = encoded_bytes(body);
@@ -538,7 +546,7 @@ impl World {
 
     /// Returns the instructions of encoding or decoding a message.
     fn wire(&mut self, node: usize, body: &Message, bytes: u64) -> f64 {
-        if !self.is_busy(node) {
+        if !self.is_busy(node) || !self.counts(bytes) {
             return 0.0;
         }
         let class = About { kind: WIRE, size: bytes }.with_outputs(0, false);
