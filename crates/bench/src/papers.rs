@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `calibrate` | the table of costs of virtual clusters |
 //! | `mixt` | MixT §8, Figures 15 to 17 |
-//! | `occult` | Occult §8, Figures 6 to 9 |
+//! | `occult` | Occult §2 and §8, Figures 2 and 6 to 9 |
 //! | `page`, `plot` | HTML pages and plots |
 //! | `predict` | whether virtual clusters predict real ones |
 //! | `processes` | clusters of real processes |

@@ -32,16 +32,15 @@ pub(crate) struct PapersArgs {
     /// Paper to reproduce, or `calibrate` for the costs of unistore's virtual clusters
     #[arg(value_enum)]
     paper: Paper,
-    /// Run every figure at a reduced scale (the default), in under two minutes, or three with
-    /// PostgreSQL
+    /// Run every figure at a reduced scale (the default), in under three minutes
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Run at the paper's scale: unistore in up to twenty minutes, mixt in about an hour, occult
-    /// with network cards that are 50 times as fast, and so with about 50 times as many operations
+    /// Run at the paper's scale: unistore in up to twenty minutes, mixt in about an hour, occult in
+    /// about half an hour
     #[arg(long)]
     full: bool,
-    /// Run only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt, 6 to 9 of
-    /// occult
+    /// Run only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt, 2 and 6 to 9
+    /// of occult
     #[arg(long, value_name = "N")]
     figure: Option<u8>,
     /// PostgreSQL server for mixt's linearizable store, as
@@ -77,7 +76,7 @@ enum Paper {
     Unistore,
     /// MixT (PLDI 2018), Figures 15 to 17
     Mixt,
-    /// Occult (NSDI 2017), Figures 6 to 9
+    /// Occult (NSDI 2017), Figures 2 and 6 to 9
     Occult,
     /// The table of costs of UniStore's virtual clusters; needs valgrind
     Calibrate,

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `world` | sites, processes, cards, and the time of messages |
 //! | `clients` | clients in a closed loop, and what they measure |
+//! | `queues` | writes that wait at replicas, of Fig. 2 |
 
 pub(crate) mod clients;
+pub(crate) mod queues;
 pub(crate) mod world;
 
 use std::time::Duration;

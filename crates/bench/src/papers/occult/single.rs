@@ -1,8 +1,10 @@
 //! Figures 6 and 9a: single operations, by scheme and size of timestamps; resources of §8.2.3.
 
+use std::time::Duration;
+
 use solera_occult::Scheme;
 
-use super::{Findings, Laboratory, Run, Setting, ms, name_of};
+use super::{CARD, Findings, Laboratory, Run, Setting, ms, name_of};
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
 use crate::virtual_cluster::occult::clients::{Measured, Origin, Sessions};
@@ -10,11 +12,11 @@ use crate::virtual_cluster::occult::clients::{Measured, Origin, Sessions};
 /// Schemes whose goodput is compared. The first one is the paper's best.
 const SCHEMES: [Scheme; 7] = [
     Scheme::PerSite(2),
-    Scheme::PerSite(3),
     Scheme::PerSite(5),
     Scheme::Temporal(4),
-    Scheme::Temporal(10),
     Scheme::Structural(4),
+    Scheme::PerSite(3),
+    Scheme::Temporal(10),
     Scheme::Structural(10),
 ];
 
@@ -27,12 +29,18 @@ pub(super) fn goodput(laboratory: &Laboratory<'_>, reads: u8) -> Findings {
     };
     let eventual = laboratory.workload(reads, Sessions::Eventual);
     let mut runs = vec![laboratory.saturated("eventual", Scheme::PerSite(2), eventual)];
-    for scheme in SCHEMES {
+    let schemes = &SCHEMES[..laboratory.pick(if reads == 95 { 4 } else { 1 }, SCHEMES.len())];
+    for scheme in schemes {
         let workload = laboratory.workload(reads, Sessions::Causal);
-        runs.push(laboratory.saturated(name_of(scheme), scheme, workload));
+        runs.push(laboratory.saturated(name_of(*scheme), *scheme, workload));
     }
-    let measured = laboratory.run_all(&format!("goodput, {title}"), runs);
-    let (eventual, schemes) = measured.split_first().expect("the baseline is first");
+    for sessions in [Sessions::Eventual, Sessions::Causal] {
+        let workload = laboratory.workload(reads, sessions);
+        runs.push(laboratory.just_saturated("latencies", SCHEMES[0], workload));
+    }
+    let mut measured = laboratory.run_all(&format!("goodput, {title}"), runs);
+    let latencies = measured.split_off(measured.len() - 2);
+    let (eventual, others) = measured.split_first().expect("the baseline is first");
     let mut rows = vec![Row::new(
         figure,
         format!("{title}: goodput of the eventual baseline"),
@@ -42,7 +50,7 @@ pub(super) fn goodput(laboratory: &Laboratory<'_>, reads: u8) -> Findings {
     )];
     let (of_paper, target) = if reads == 95 { (-8.7, -5.0) } else { (-6.9, -5.0) };
     let tail_of_paper = if reads == 95 { 0.4 } else { 4.0 };
-    for (scheme, measured) in SCHEMES.iter().zip(schemes) {
+    for (scheme, measured) in schemes.iter().zip(others) {
         let is_best = *scheme == SCHEMES[0];
         let name = |what: &str| format!("{title}: {what}, {}", name_of(*scheme));
         let change = 100.0 * (measured.goodput() / eventual.goodput() - 1.0);
@@ -51,19 +59,18 @@ pub(super) fn goodput(laboratory: &Laboratory<'_>, reads: u8) -> Findings {
         rows.push(if is_best { row.at_least(target) } else { row });
         let repeated = 1000.0 * measured.repeated();
         rows.push(Row::new(figure, name("requests again per 1000 reads"), None, repeated, ""));
-        if is_best {
-            rows.extend(latencies(figure, title, (eventual, measured), tail_of_paper));
-            rows.push(busiest(laboratory, figure, title, measured));
-            if reads == 95 {
-                rows.extend(resources(eventual, measured));
-            }
-        }
+    }
+    let (eventual, best) = (&latencies[0], &latencies[1]);
+    rows.extend(added_latencies(figure, title, (eventual, best), tail_of_paper));
+    rows.push(busiest(figure, title, best));
+    if reads == 95 {
+        rows.extend(resources(eventual, best));
     }
     Findings { rows, plots: Vec::new() }
 }
 
 /// Returns the rows of what the best scheme adds to the latencies of reads.
-fn latencies(
+fn added_latencies(
     figure: &'static str,
     title: &str,
     (eventual, best): (&Measured, &Measured),
@@ -81,8 +88,8 @@ fn latencies(
 }
 
 /// Returns how much the busiest card is used: the paper's bottleneck.
-fn busiest(laboratory: &Laboratory<'_>, figure: &'static str, title: &str, of: &Measured) -> Row {
-    let share = 100.0 * of.busiest_card(laboratory.card());
+fn busiest(figure: &'static str, title: &str, of: &Measured) -> Row {
+    let share = 100.0 * of.busiest_card(CARD);
     Row::new(figure, format!("{title}: use of the busiest card"), None, share, "%")
 }
 
@@ -105,11 +112,15 @@ fn resources(eventual: &Measured, best: &Measured) -> [Row; 4] {
     ]
 }
 
+/// Clients of the runs that count stale reads: as many as use up the cards of the other runs. At a
+/// lower load, shards of idle homes look stale more often.
+const LOADED: usize = 2_600;
+
 /// Measures how many reads at replicas are stale, by scheme, size and site, without repeating them.
 /// Exact timestamps show how many of these reads really miss something.
 pub(super) fn staleness(laboratory: &Laboratory<'_>) -> Findings {
     let figure = "Fig. 6";
-    let sizes: &[u16] = laboratory.pick(&[2, 4, 8], &[2, 4, 6, 8, 10]);
+    let sizes: &[u16] = laboratory.pick(&[4, 8], &[2, 4, 6, 8, 10]);
     let per_site = sizes.iter().filter(|size| **size >= 4).map(|size| Scheme::PerSite(size / 2));
     let temporal = sizes.iter().map(|size| Scheme::Temporal(*size));
     let structural = sizes.iter().map(|size| Scheme::Structural(*size));
@@ -120,10 +131,11 @@ pub(super) fn staleness(laboratory: &Laboratory<'_>) -> Findings {
         setting: Setting::of(*scheme),
         workload: laboratory.workload(95, Sessions::Counting),
         // Exact timestamps grow with every shard that a client has read.
-        clients: laboratory.pick(20, 80),
+        clients: if *scheme == Scheme::Exact { laboratory.pick(20, 80) } else { LOADED },
+        warm_up: Duration::from_millis(100),
+        window: laboratory.pick(Duration::from_millis(100), Duration::from_millis(300)),
     };
     let measured = laboratory.run_all("stale reads", schemes.iter().map(run).collect());
-    let exact = measured[0].stale_rate(None);
     let mut rows = Vec::new();
     for (scheme, measured) in schemes.iter().zip(&measured) {
         for (site, place) in ["first", "second"].into_iter().enumerate() {
@@ -136,12 +148,12 @@ pub(super) fn staleness(laboratory: &Laboratory<'_>) -> Findings {
                 "%",
             ));
         }
-        let accurate = 100.0 * (1.0 - (measured.stale_rate(None) - exact).max(0.0) / (1.0 - exact));
-        let quantity = format!("replica reads judged as by exact timestamps, {}", name_of(*scheme));
+        let accurate = 100.0 * (1.0 - measured.stale_rate(None));
+        let quantity = format!("replica reads that are not stale, {}", name_of(*scheme));
         let row = |of_paper: Option<f64>| Row::new("§5", quantity, of_paper, accurate, "%");
         rows.push(match scheme {
-            Scheme::Exact => continue,
-            // 24 bytes are 3 stamps, and 32 bytes are 4, in the paper's encoding.
+            // 24 bytes are 3 stamps, and 32 bytes are 4, in the paper's encoding. The paper's number
+            // does not count reads that really miss something; this one does.
             Scheme::PerSite(2) => row(Some(99.96)).at_least(99.96),
             _ => row(None),
         });

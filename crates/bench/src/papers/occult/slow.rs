@@ -30,7 +30,11 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         let of_count = |count: &usize| of(format!("{count} {kind} nodes"), &nodes[..*count]);
         runs.extend(counts.iter().map(of_count));
     }
-    let measured = laboratory.run_all("slow replicas", runs);
+    let mut stopped = of("one stopped".to_owned(), &tail[..1]);
+    stopped.setting.slow_by = None;
+    runs.push(stopped);
+    let mut measured = laboratory.run_all("slow replicas", runs);
+    let stopped = measured.pop().expect("the stopped replica is last");
     let (usual, slow) = measured.split_first().expect("the usual cluster is first");
     let names = kinds.iter().flat_map(|(kind, _)| counts.iter().map(move |count| (*kind, *count)));
     let mut rows = Vec::new();
@@ -46,6 +50,13 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             rows.push(if of_paper.is_some() { row.at_most(42.0) } else { row });
         }
     }
+    let change = |now: f64, before: f64| 100.0 * (now / before - 1.0);
+    let goodput = change(stopped.goodput(), usual.goodput());
+    let quantity = "change of goodput, one replica that gets no writes";
+    rows.push(Row::new(FIGURE, quantity, Some(0.0), goodput, "%").at_least(-2.0));
+    let median = change(ms(stopped.reads.quantile(0.5)), ms(usual.reads.quantile(0.5)));
+    let quantity = "change of the median of reads, one replica that gets no writes";
+    rows.push(Row::new(FIGURE, quantity, Some(0.0), median, "%").at_most(2.0));
     for (q, name) in [(0.5, "median"), (0.9, "90th percentile"), (0.99, "99th percentile")] {
         let quantity = format!("{name} of reads, no slow nodes");
         rows.push(Row::new(FIGURE, quantity, None, ms(usual.reads.quantile(q)), "ms"));

@@ -1,10 +1,12 @@
 //! Figures 7 and 9c: transactions of T operations, the causes of their aborts, and their latency.
 
+use std::time::Duration;
+
 use solera_occult::Scheme;
 
-use super::{Findings, Laboratory, Run, ms};
-use crate::papers::Row;
+use super::{CARD, Findings, KEYS, Laboratory, Run, Setting, ms};
 use crate::papers::plot::{Plot, Series};
+use crate::papers::{Effort, Row};
 use crate::virtual_cluster::occult::clients::{Measured, Sessions};
 use crate::ycsb::Distribution;
 
@@ -13,14 +15,35 @@ const FIGURE: &str = "Fig. 7";
 const LARGE: u64 = 20;
 const CAUSES: [&str; 3] = ["locked", "read set", "overwrite set"];
 
+/// The scale of the clusters that run transactions.
+pub(super) struct Scale {
+    /// Bandwidth of a card, in bits per second. Fewer operations use up a slower card.
+    pub(super) card: u64,
+    pub(super) keys: u64,
+    pub(super) clients: usize,
+}
+
+impl Scale {
+    pub(super) fn of(effort: Effort) -> Scale {
+        match effort {
+            Effort::Quick => Scale { card: 20_000_000, keys: 2_000, clients: 240 },
+            Effort::Full => Scale { card: CARD, keys: KEYS, clients: 4_000 },
+        }
+    }
+}
+
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     let sizes: &[u64] = laboratory.pick(&[2, 20], &[2, 5, 10, 15, 20]);
     let stamps: &[u16] = laboratory.pick(&[2, 8], &[2, 4, 6, 8]);
     let of = |operations: u64, per_site: u16| {
         let mut workload = laboratory.workload(95, Sessions::Causal);
-        workload.operations = operations;
+        let scale = Scale::of(laboratory.effort);
+        (workload.operations, workload.keys) = (operations, scale.keys);
         let name = format!("T {operations}, {} stamps", 2 * per_site);
-        laboratory.saturated(name, Scheme::PerSite(per_site), workload)
+        let run = laboratory.saturated(name, Scheme::PerSite(per_site), workload);
+        let setting = Setting { card: Some(scale.card), ..run.setting };
+        let (warm_up, window) = (Duration::from_millis(300), Duration::from_millis(700));
+        Run { setting, clients: scale.clients, warm_up, window, ..run }
     };
     let single = of(1, 4);
     let by_size: Vec<Run> = sizes.iter().map(|size| of(*size, 4)).collect();

@@ -43,6 +43,13 @@ pub(crate) struct Workload {
     pub(crate) seed: u64,
 }
 
+impl Workload {
+    /// Returns the workload with another number of keys.
+    pub(crate) fn with_keys(self, keys: u64) -> Workload {
+        Workload { keys, ..self }
+    }
+}
+
 /// Returns a key.
 pub(crate) fn key(number: u64) -> Key {
     ycsb::name("", number).as_bytes().into()

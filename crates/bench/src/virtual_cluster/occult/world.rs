@@ -8,7 +8,7 @@
 //! them and waits for system calls, by the table of costs.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
     Body, Config, DEFAULT_SHARDS, Entry, Executed, Homes, Input, Message, Occult, OnStale, Output,
-    Scheme,
+    Scheme, ShardId, Stamp,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -27,6 +27,7 @@ use super::super::meter::{FLAT, Meter};
 use super::super::network::{Card, Cards};
 use super::super::step::{About, WIRE};
 use super::clients::{Clients, Measured, Sessions, Workload, key};
+use super::queues::{Queues, Shows, Write};
 
 const MS: u64 = 1_000_000;
 pub(crate) const SITES: usize = 2;
@@ -42,8 +43,8 @@ const ONE_WAY: u64 = 39 * MS / 2;
 const WITHIN_SITE: u64 = 125_000;
 /// Wall-clock time at the beginning of virtual time, in microseconds since 1970.
 const EPOCH: u64 = 1_800_000_000_000_000;
-/// Interval of the machines' ticks, in nanoseconds.
-const TICK: u64 = MS;
+/// Interval at which the machines' deadlines are checked, in nanoseconds.
+const TICK: u64 = MS / 4;
 /// Name of the step of a timer.
 const DEADLINE: &str = "deadline";
 /// Maximum number of inputs that a process handles before its outputs are sent.
@@ -67,6 +68,8 @@ pub(crate) struct Setting {
     pub(crate) slow: Vec<Address>,
     /// How much later; `None` if they receive none.
     pub(crate) slow_by: Option<Duration>,
+    /// Whether all keys have their homes at the first site.
+    pub(crate) one_home: bool,
 }
 
 impl Setting {
@@ -79,6 +82,7 @@ impl Setting {
             lock_tries: 8,
             slow: Vec::new(),
             slow_by: None,
+            one_home: false,
         }
     }
 }
@@ -165,6 +169,8 @@ pub(crate) struct World {
     clients: Clients,
     /// Whether messages take the time of cards and cores.
     live: bool,
+    /// Models of replicas at the second site that get the streams of the homes.
+    pub(crate) replicas: Vec<Queues>,
 }
 
 /// Returns the bytes of a message's stamps and timestamps, and of messages that only carry these.
@@ -241,6 +247,9 @@ impl World {
             let mut config = Config::new(address, topology.clone(), DEFAULT_SHARDS);
             config.scheme = setting.scheme;
             config.journal = false;
+            if setting.one_home {
+                config.home_of = [(Vec::new(), Some(SiteId(0)))].into();
+            }
             config.timing.lock_tries = setting.lock_tries;
             // A busy process must not look dead.
             config.timing.retry = Duration::from_secs(2);
@@ -270,6 +279,7 @@ impl World {
             now: 0,
             clients: Clients::new(workload, setting.scheme, homes.clone()),
             live: false,
+            replicas: Vec::new(),
             homes,
             setting,
         };
@@ -307,7 +317,9 @@ impl World {
     /// Adds clients, spread over the sites and over their computers of clients.
     pub(crate) fn add_clients(&mut self, count: usize) {
         for number in 0..count {
-            let (site, turn) = (number % SITES, number / SITES);
+            // All clients are where the homes are.
+            let sites = if self.setting.one_home { 1 } else { SITES };
+            let (site, turn) = (number % sites, number / sites);
             let gateway = SITES * PROCESSES + site * GATEWAYS + turn % GATEWAYS;
             let client = self.clients.add(site, gateway);
             self.push(self.now + number as u64 * 13_007 % (20 * MS), Due::Next(client));
@@ -324,6 +336,12 @@ impl World {
         let traffic = self.cards.as_ref().map(Cards::bytes).unwrap_or_default();
         let used = self.nodes[..SITES * PROCESSES].iter().map(|node| node.used).collect();
         self.clients.end_window(window, traffic, used)
+    }
+
+    /// Adds a model of the second site's replicas; see [`Queues`].
+    pub(crate) fn follow(&mut self, shows: Shows, slow: Option<(usize, Duration)>) {
+        let before = Stamp(EPOCH + self.now / 1000);
+        self.replicas.push(Queues::new(shows, slow, before));
     }
 
     /// Ends the run, and returns the source of costs.
@@ -343,7 +361,8 @@ impl World {
         Now { monotonic: Monotonic(self.now), physical }
     }
 
-    fn run_for(&mut self, time: Duration) {
+    /// Continues for some time.
+    pub(crate) fn run_for(&mut self, time: Duration) {
         let end = self.now + time.as_nanos() as u64;
         while self.queue.peek().is_some_and(|Reverse(event)| event.at <= end) {
             let Some(Reverse(event)) = self.queue.pop() else { break };
@@ -351,6 +370,7 @@ impl World {
             match *event.due {
                 Due::Arrive(sent) => {
                     let to = sent.to;
+                    self.show(&sent);
                     self.nodes[to].inbox.push_back(sent);
                     self.work(to);
                 }
@@ -381,6 +401,29 @@ impl World {
             }
         }
         self.now = end;
+    }
+
+    /// Gives writes that arrive at the second site to the models of its replicas.
+    fn show(&mut self, sent: &Sent) {
+        let Body::Batch(batch) = &sent.body.body else { return };
+        if self.replicas.is_empty() || self.nodes[sent.to].address.site != SiteId(1) {
+            return;
+        }
+        let keys = 0..self.clients.workload.keys;
+        let shards: BTreeSet<ShardId> =
+            keys.map(|number| self.config.shard_of(&key(number))).collect();
+        for entry in &batch.entries {
+            let needs = |shard: &ShardId| {
+                let stamps = entry.writes.iter().map(|(.., past)| past.stamp(*shard, &self.homes));
+                Some((*shard, stamps.max()?))
+            };
+            let needs = shards.iter().filter(|shard| **shard != entry.shard).filter_map(needs);
+            let write = Write { process: sent.to, shard: entry.shard, stamp: entry.stamp };
+            let needs: Vec<(ShardId, Stamp)> = needs.collect();
+            for replica in &mut self.replicas {
+                replica.arrive(self.now, write, needs.clone());
+            }
+        }
     }
 
     /// Returns whether a message is a part of the stream to a slow replica.
