@@ -10,8 +10,9 @@ use super::{Findings, Laboratory, Setting, World};
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
 use crate::virtual_cluster::occult::clients::Sessions;
+use crate::virtual_cluster::occult::processes::PROCESSES;
 use crate::virtual_cluster::occult::queues::Shows;
-use crate::virtual_cluster::occult::world::{PROCESSES, by_load};
+use crate::virtual_cluster::occult::world::by_load;
 
 const FIGURE: &str = "Fig. 2";
 /// Clients, as in the paper. Those of the other site only read there, and change no queue.

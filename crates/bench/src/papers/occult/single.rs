@@ -152,8 +152,8 @@ pub(super) fn staleness(laboratory: &Laboratory<'_>) -> Findings {
         let quantity = format!("replica reads that are not stale, {}", name_of(*scheme));
         let row = |of_paper: Option<f64>| Row::new("§5", quantity, of_paper, accurate, "%");
         rows.push(match scheme {
-            // 24 bytes are 3 stamps, and 32 bytes are 4, in the paper's encoding. The paper's number
-            // does not count reads that really miss something; this one does.
+            // In the paper's encoding, 24 bytes are 3 stamps, and 32 bytes are 4. The paper's
+            // number leaves out reads that really miss something; this one counts them.
             Scheme::PerSite(2) => row(Some(99.96)).at_least(99.96),
             _ => row(None),
         });

@@ -10,7 +10,7 @@ use solera_occult::{
 };
 use solera_time::SiteId;
 
-use super::world::Used;
+use super::processes::Used;
 use crate::histogram::Histogram;
 use crate::random::Random;
 use crate::ycsb::{self, Distribution};

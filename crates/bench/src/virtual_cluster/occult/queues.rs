@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use solera_occult::{ShardId, Stamp};
 
-use super::world::{PROCESSES, SITES};
+use super::processes::{PROCESSES, SITES};
 
 /// When a replica shows a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

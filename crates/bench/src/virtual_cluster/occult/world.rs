@@ -27,12 +27,10 @@ use super::super::meter::{FLAT, Meter};
 use super::super::network::{Card, Cards};
 use super::super::step::{About, WIRE};
 use super::clients::{Clients, Measured, Sessions, Workload, key};
+use super::processes::{PROCESSES, SITES, Used};
 use super::queues::{Queues, Shows, Write};
 
 const MS: u64 = 1_000_000;
-pub(crate) const SITES: usize = 2;
-/// Server processes of a site.
-pub(crate) const PROCESSES: usize = 40;
 /// Server processes of a computer.
 const PER_COMPUTER: usize = 4;
 /// Computers of clients of a site.
@@ -144,15 +142,6 @@ struct Node {
     /// Whether an event continues its work when it is free.
     wakes: bool,
     used: Used,
-}
-
-/// Work of a process within a window.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Used {
-    /// Time in nanoseconds.
-    pub(crate) busy: u64,
-    /// Part of it for steps of the machine, in nanoseconds.
-    pub(crate) steps: u64,
 }
 
 /// A virtual cluster.
