@@ -37,6 +37,8 @@ struct Prepared {
     overwritten: CausalTimestamp,
     decision_home: Address,
     decision_shard: ShardId,
+    /// Number of moves of homes that this worker had carried out before.
+    epoch: u64,
     since: Monotonic,
     /// Time when the decision home was last asked to decide.
     asked: Option<Monotonic>,
@@ -51,6 +53,8 @@ enum Ended {
     Aborted,
     Committed {
         commit: Box<Commit>,
+        /// The shard whose home has decided; `None` if it had prepared nothing.
+        shard: Option<ShardId>,
         /// Participants that have not confirmed the commit.
         waiting: BTreeSet<Address>,
         /// Time when the commit was last sent to them.
@@ -305,8 +309,9 @@ impl Home {
             overwritten: overwritten.clone(),
             decision_home,
             decision_shard,
+            epoch: context.homes.epoch(),
         });
-        let decides = (decision_home, decision_shard);
+        let decides = (decision_home, decision_shard, context.homes.epoch());
         self.note_prepared(context, tid, (writes, assigned, overwritten), decides);
     }
 
@@ -316,25 +321,30 @@ impl Home {
         context: &Context<'_>,
         tid: TransactionId,
         (writes, assigned, overwritten): (Vec<(Key, Effect)>, Stamp, CausalTimestamp),
-        (decision_home, decision_shard): (Address, ShardId),
+        (decision_home, decision_shard, epoch): (Address, ShardId, u64),
     ) {
-        let shards = context.config.shards_of(&writes);
-        for shard in &shards {
-            self.assigned.entry(*shard).or_default().insert((assigned, tid));
-        }
-        self.locks.extend(writes.iter().map(|(key, _)| (key.clone(), tid)));
         let since = context.now.monotonic;
         let asked = None;
         let prepared = Prepared {
+            shards: context.config.shards_of(&writes),
             writes,
-            shards,
             assigned,
             overwritten,
             decision_home,
             decision_shard,
+            epoch,
             since,
             asked,
         };
+        self.hold(tid, prepared);
+    }
+
+    /// Locks the keys of a prepared transaction, and holds back the stamps of its shards.
+    fn hold(&mut self, tid: TransactionId, prepared: Prepared) {
+        for shard in &prepared.shards {
+            self.assigned.entry(*shard).or_default().insert((prepared.assigned, tid));
+        }
+        self.locks.extend(prepared.writes.iter().map(|(key, _)| (key.clone(), tid)));
         self.prepared.insert(tid, prepared);
     }
 

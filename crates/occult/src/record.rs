@@ -30,11 +30,14 @@ pub enum Record {
         decision_home: Address,
         /// One of the shards that it writes there.
         decision_shard: ShardId,
+        /// Number of moves of homes that this worker had carried out before.
+        epoch: u64,
     },
     /// A participant has learned the decision.
     Ended(TransactionId, Decision),
-    /// The decision home has decided. The commit point, if it commits.
-    Decided(TransactionId, Decision, Vec<Address>),
+    /// The decision home has decided. The commit point, if it commits. With the participants, and
+    /// with the shard whose home has decided.
+    Decided(TransactionId, Decision, Vec<Address>, Option<ShardId>),
     /// A participant has confirmed a commit to the decision home.
     Applied(TransactionId, Address),
     /// A transaction of one home has ended.

@@ -98,6 +98,35 @@ pub struct FormerHome {
     pub forced: bool,
 }
 
+/// A forced move of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ForcedMove {
+    /// Number of the move.
+    pub(crate) number: u64,
+    /// The home from which the shard was taken.
+    pub(crate) site: SiteId,
+    /// The greatest stamp of this home's writes that are not lost; `None` while unknown.
+    pub(crate) last: Option<Stamp>,
+    /// Whether a later move has ended this one before it was known what is lost. All may be lost.
+    replaced: bool,
+}
+
+impl ForcedMove {
+    /// Returns whether a write with this stamp, which the home has assigned, may be lost.
+    pub(crate) fn may_lose(&self, stamp: Stamp) -> bool {
+        self.last.map_or(self.replaced, |last| stamp > last)
+    }
+}
+
+/// What a former home of some shards has assigned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Inherited {
+    /// The greatest last stamp of such a shard.
+    last: Stamp,
+    /// Number of such shards whose last stamp is not known yet.
+    unknown: usize,
+}
+
 /// The present and former homes of each shard.
 ///
 /// A timestamp of the scheme per site keeps a shard's stamp in the group of the site that was the
@@ -113,10 +142,15 @@ pub struct Homes {
     /// For each shard that has moved: all changes, in order.
     changes: BTreeMap<ShardId, Vec<HomeChange>>,
     former: BTreeMap<ShardId, Vec<FormerHome>>,
-    /// For each site from which shards were taken by force: a stamp up to which nothing is lost.
-    safe: BTreeMap<SiteId, Stamp>,
+    /// For each shard that was taken by force: these moves, in order.
+    forced: BTreeMap<ShardId, Vec<ForcedMove>>,
+    /// For each forced move and site whose shards it has taken: a stamp up to which no write of the
+    /// site's homes was lost.
+    safe: BTreeMap<(u64, SiteId), Stamp>,
     /// The shards that were taken by force, and of which it is not known yet what is lost.
     undecided: BTreeSet<ShardId>,
+    /// For each home and each former home of its shards: what the former one has assigned.
+    inherited: BTreeMap<(SiteId, SiteId), Inherited>,
     /// Whether the stamps that former homes have assigned do not count: a fault, for tests.
     without_former_stamps: bool,
 }
@@ -131,8 +165,10 @@ impl Homes {
             epoch: 0,
             changes: BTreeMap::new(),
             former: BTreeMap::new(),
+            forced: BTreeMap::new(),
             safe: BTreeMap::new(),
             undecided: BTreeSet::new(),
+            inherited: BTreeMap::new(),
             without_former_stamps: false,
         };
         homes.find_sites();
@@ -220,15 +256,56 @@ impl Homes {
             self.now[usize::from(shard.0)] = to;
             let change = HomeChange { number: self.epoch, from, to, forced: next.forced };
             self.changes.entry(shard).or_default().push(change);
-            let former = self.former.entry(shard).or_default();
-            former.retain(|known| known.site != from);
-            let (number, forced) = (self.epoch, next.forced);
-            former.push(FormerHome { site: from, number, last: None, forced });
+            self.note_former(shard, (home, from), next.forced);
             changed.push((shard, from));
         }
         changed.iter().for_each(|(shard, _)| self.note_undecided(*shard));
         self.find_sites();
+        self.find_inherited();
         changed
+    }
+
+    fn find_inherited(&mut self) {
+        self.inherited.clear();
+        for (shard, former) in &self.former {
+            let home = self.now[usize::from(shard.0)];
+            for left in former {
+                let inherited = self.inherited.entry((home, left.site)).or_default();
+                match left.last {
+                    Some(last) => inherited.last = last.max(inherited.last),
+                    None => inherited.unknown += 1,
+                }
+            }
+        }
+    }
+
+    /// Returns the former homes of the shards of a site, with the greatest stamp that each has
+    /// assigned in these shards; `None` while it is not known.
+    pub(crate) fn inherited(
+        &self,
+        home: SiteId,
+    ) -> impl Iterator<Item = (SiteId, Option<Stamp>)> + '_ {
+        let of_home = self.inherited.range((home, SiteId(0))..=(home, SiteId(u8::MAX)));
+        of_home.map(|((_, former), inherited)| {
+            (*former, (inherited.unknown == 0).then_some(inherited.last))
+        })
+    }
+
+    /// Notes the homes that a shard leaves in the present move: its home, and the home that may not
+    /// have handed it over yet, if there is one. Only the latter loses writes in a forced move.
+    fn note_former(&mut self, shard: ShardId, (home, from): (SiteId, SiteId), forced: bool) {
+        let number = self.epoch;
+        let former = self.former.entry(shard).or_default();
+        former.retain(|known| known.site != from && known.site != home);
+        let left = FormerHome { site: from, number, last: None, forced };
+        former.push(left);
+        if home != from {
+            former.push(FormerHome { site: home, forced: false, ..left });
+        }
+        if forced {
+            let forced = ForcedMove { number, site: from, last: None, replaced: false };
+            self.forced.entry(shard).or_default().push(forced);
+        }
     }
 
     /// Returns whether a site has handed the shard over, or still has to, since the shard was last
@@ -236,6 +313,12 @@ impl Homes {
     fn waits_for(&self, shard: ShardId, site: SiteId) -> bool {
         let changes = self.changes(shard).iter().rev();
         changes.take_while(|change| !change.forced).any(|change| change.from == site)
+    }
+
+    /// Returns the last change of a shard's home, and the home before it.
+    pub(crate) fn last_change(&self, shard: ShardId) -> Option<(HomeChange, SiteId)> {
+        let at = self.changes(shard).len().checked_sub(1)?;
+        Some((self.changes(shard)[at], self.home_before(shard, at)?))
     }
 
     /// Returns the home of a shard before the change at this place in its changes.
@@ -247,36 +330,80 @@ impl Homes {
         }
     }
 
-    /// Notes the greatest stamp of a shard's writes that its new home has taken over in a move. A
-    /// move from a home that has become one again, and has handed the shard over once more, does
-    /// not count any more. Returns whether that is new.
+    /// Notes the greatest stamp of a shard's writes that its new home has taken over in a move. Of
+    /// a home that has become one again, and has handed the shard over once more, only losses count
+    /// still. Returns whether that is new.
     pub fn note_last(&mut self, shard: ShardId, number: u64, last: Stamp) -> bool {
-        let mut former = self.former.get_mut(&shard).into_iter().flatten();
-        let Some(known) = former.find(|known| known.number == number) else { return false };
-        if known.last >= Some(last) {
-            return false;
+        let mut is_new = false;
+        let former = self.former.get_mut(&shard).into_iter().flatten();
+        let home = self.now[usize::from(shard.0)];
+        for known in former.filter(|known| known.number == number) {
+            let inherited = self.inherited.entry((home, known.site)).or_default();
+            inherited.unknown = inherited.unknown.saturating_sub(known.last.is_none().into());
+            inherited.last = last.max(inherited.last);
+            is_new |= known.last < Some(last);
+            known.last = known.last.max(Some(last));
         }
-        known.last = Some(last);
-        if known.forced {
-            let safe = self.safe.entry(known.site).or_insert(last);
-            *safe = last.min(*safe);
+        let mut raised = None;
+        for known in self.forced.get_mut(&shard).into_iter().flatten() {
+            let key = (known.number, known.site);
+            if known.number == number {
+                is_new |= known.last < Some(last);
+                raised = (known.replaced || known.last.is_some_and(|before| before < last))
+                    .then_some(known.site);
+                known.last = known.last.max(Some(last));
+                let safe = self.safe.entry(key).or_insert(last);
+                *safe = last.min(*safe);
+            } else if known.number < number && known.last.is_none() && !known.replaced {
+                (known.replaced, is_new) = (true, true);
+                self.safe.insert(key, Stamp::ZERO);
+            }
         }
-        self.note_undecided(shard);
-        true
+        if let Some(site) = raised {
+            self.find_safe(number, site);
+        }
+        if is_new {
+            self.note_undecided(shard);
+        }
+        is_new
+    }
+
+    /// Finds the stamp again up to which a move has lost no write of a site's homes.
+    fn find_safe(&mut self, number: u64, site: SiteId) {
+        let forced = self.forced.values().flatten();
+        let of_move = forced.filter(|forced| forced.number == number && forced.site == site);
+        let safe = of_move
+            .filter_map(|forced| forced.last.or_else(|| forced.replaced.then_some(Stamp::ZERO)));
+        if let Some(safe) = safe.min() {
+            self.safe.insert((number, site), safe);
+        }
     }
 
     /// Returns, for shards that have moved: the number of the move from a former home, and the
     /// greatest stamp of this home's writes that are not lost.
-    pub(crate) fn lasts(&self) -> impl Iterator<Item = (ShardId, u64, Stamp)> {
-        self.former.iter().flat_map(|(shard, former)| {
-            former.iter().filter_map(|former| Some((*shard, former.number, former.last?)))
-        })
+    pub(crate) fn lasts(&self) -> BTreeSet<(ShardId, u64, Stamp)> {
+        let former = self
+            .former
+            .iter()
+            .flat_map(|(shard, former)| former.iter().map(|left| (*shard, left.number, left.last)));
+        let forced = self.forced.iter().flat_map(|(shard, forced)| {
+            forced.iter().map(|forced| (*shard, forced.number, forced.last))
+        });
+        let known = former.chain(forced);
+        known.filter_map(|(shard, number, last)| Some((shard, number, last?))).collect()
     }
 
-    /// Returns the stamp of a site's homes up to which no write is lost; `None` if no home of the
-    /// site was taken by force.
-    pub(crate) fn safe(&self, site: SiteId) -> Option<Stamp> {
-        self.safe.get(&site).copied()
+    /// Returns the moves that have taken a shard by force after this number of moves.
+    pub(crate) fn forced(&self, shard: ShardId, epoch: u64) -> impl Iterator<Item = &ForcedMove> {
+        let forced = self.forced.get(&shard).into_iter().flatten();
+        forced.filter(move |forced| forced.number > epoch)
+    }
+
+    /// Returns the stamp of a site's homes up to which no write was lost after this number of
+    /// moves; `None` if no home of the site was taken by force since.
+    pub(crate) fn safe(&self, site: SiteId, epoch: u64) -> Option<Stamp> {
+        let later = self.safe.range((epoch + 1, SiteId(0))..);
+        later.filter(|((_, of), _)| *of == site).map(|(_, safe)| *safe).min()
     }
 
     /// Returns whether the shard was taken by force, and this worker does not know yet which of its
@@ -299,10 +426,8 @@ impl Homes {
     }
 
     fn note_undecided(&mut self, shard: ShardId) {
-        let formers = self.former(shard).iter().rev();
-        let is_undecided =
-            formers.take_while(|former| former.last.is_none()).any(|former| former.forced);
-        match is_undecided {
+        let mut forced = self.forced.get(&shard).into_iter().flatten();
+        match forced.any(|forced| forced.last.is_none() && !forced.replaced) {
             true => self.undecided.insert(shard),
             false => self.undecided.remove(&shard),
         };

@@ -218,6 +218,13 @@ impl Store {
         (key, first.effect, first.dependencies.timestamp(self.scheme))
     }
 
+    /// Drops the hidden writes of a shard, which are lost.
+    pub(crate) fn drop_hidden(&mut self, shard: ShardId) {
+        for key in self.queue.remove(&shard).into_iter().flatten().flat_map(|(_, keys)| keys) {
+            self.hidden.remove(&key);
+        }
+    }
+
     /// Returns whether the data of a shard here is complete after the shard's last move.
     pub(crate) fn is_current(&self, shard: ShardId, homes: &Homes) -> bool {
         let moved = homes.moved_by(shard);

@@ -167,6 +167,16 @@ impl CausalTimestamp {
         }
     }
 
+    /// Returns a stamp at least as great as those of all writes in shards with this home on which
+    /// the owner depends, whoever has assigned them.
+    pub(crate) fn greatest_at(&self, home: SiteId, homes: &Homes) -> Stamp {
+        let inherited = homes.inherited(home).map(|(former, last)| {
+            let greatest = self.greatest(former);
+            last.map_or(greatest, |last| greatest.min(last))
+        });
+        inherited.fold(self.greatest(home), Stamp::max)
+    }
+
     /// Adds a write in a shard, to which `home` assigned this stamp: raises the shard's stamp
     /// (List. 1 l. 13–15).
     pub fn raise(&mut self, shard: ShardId, home: SiteId, stamp: Stamp) {
@@ -231,21 +241,18 @@ impl CausalTimestamp {
         }
     }
 
-    /// Returns whether the owner may depend on a write that was lost when a home was taken by
-    /// force. Only the scheme per site knows the home that assigned a stamp.
-    pub fn has_lost(&self, homes: &Homes) -> bool {
+    /// Returns whether the owner, who had this timestamp when `epoch` moves were carried out, may
+    /// depend on a write that was lost when a home was taken by force since. Only the scheme per
+    /// site knows the home that assigned a stamp.
+    pub fn has_lost(&self, homes: &Homes, epoch: u64) -> bool {
         let Entries::Recent(groups) = &self.entries else { return false };
         groups.iter().any(|(site, recent)| {
-            let Some(safe) = site.and_then(|site| homes.safe(site)) else { return false };
-            let was_there = |shard: ShardId| {
-                homes.former(shard).iter().find(|former| Some(former.site) == *site)
+            let Some(safe) = site.and_then(|site| homes.safe(site, epoch)) else { return false };
+            let is_lost = |(stamp, shard): &(Stamp, ShardId)| {
+                let mut forced = homes.forced(*shard, epoch);
+                forced.any(|forced| Some(forced.site) == *site && forced.may_lose(*stamp))
             };
-            let lost_entry = |(stamp, shard): &(Stamp, ShardId)| {
-                was_there(*shard).is_some_and(|former| {
-                    former.forced && former.last.is_some_and(|last| *stamp > last)
-                })
-            };
-            recent.catch_all() > safe || recent.explicit().iter().any(lost_entry)
+            recent.catch_all() > safe || recent.explicit().iter().any(is_lost)
         })
     }
 

@@ -331,7 +331,7 @@ impl Record {
                     && config.topology.has(*decision_home)
             }
             Record::Ended(_, decision) => config.is_decision(decision),
-            Record::Decided(_, decision, participants) => {
+            Record::Decided(_, decision, participants, _) => {
                 config.is_decision(decision)
                     && participants.iter().all(|worker| config.topology.has(*worker))
             }

@@ -50,20 +50,20 @@ impl Home {
         decision: Decision,
         participants: Vec<Address>,
     ) {
-        context.out.record(Record::Decided(tid, decision.clone(), participants.clone()));
-        self.note_decided(context, tid, decision, participants);
+        let shard = self.prepared.get(&tid).map(|prepared| prepared.decision_shard);
+        context.out.record(Record::Decided(tid, decision.clone(), participants.clone(), shard));
+        self.note_decided(context, (tid, shard), decision, participants);
     }
 
     pub(super) fn note_decided(
         &mut self,
         context: &mut Context<'_>,
-        tid: TransactionId,
+        (tid, shard): (TransactionId, Option<ShardId>),
         decision: Decision,
         participants: Vec<Address>,
     ) {
         let ended = match decision {
             Decision::Commit(commit) => {
-                let shard = self.prepared.get(&tid).map(|prepared| prepared.decision_shard);
                 if let (Some(shard), Some(stamp)) = (shard, commit.stamp_at(context.site()))
                     && participants.len() > 1
                 {
@@ -73,7 +73,7 @@ impl Home {
                 self.settle(context, tid, Some(&commit));
                 let me = context.config.address;
                 let waiting = participants.into_iter().filter(|other| *other != me).collect();
-                Ended::Committed { commit, waiting, sent: None }
+                Ended::Committed { commit, shard, waiting, sent: None }
             }
             Decision::Abort => {
                 self.settle(context, tid, None);
@@ -275,14 +275,11 @@ impl Home {
             let is_due = prepared.asked.is_none_or(|asked| now.since(asked) >= timing.retry);
             if now.since(prepared.since) >= timing.prepare_expires && is_due {
                 prepared.asked = Some(now);
-                let shard = prepared.decision_shard;
-                expired.push((*tid, prepared.decision_home, shard));
+                expired.push((*tid, prepared.decision_home, prepared.decision_shard));
             }
         }
         for (tid, decision_home, shard) in expired {
-            let is_taken = context.homes.former(shard).iter();
-            let mut is_taken = is_taken.filter(|former| former.site == decision_home.site);
-            if is_taken.any(|former| former.forced) {
+            if self.is_decided_elsewhere(context, tid) {
                 let to = context.config.owner(context.homes.home(shard), shard);
                 context.out.send(to, Body::ResolveLost(tid, shard));
                 continue;
@@ -297,6 +294,66 @@ impl Home {
         }
     }
 
+    /// Returns whether the home that was to decide a transaction cannot be asked any more: the
+    /// shard was taken from it by force since the prepare, or its site has been removed.
+    fn is_decided_elsewhere(&self, context: &Context<'_>, tid: TransactionId) -> bool {
+        let Some(prepared) = self.prepared.get(&tid) else { return false };
+        let site = prepared.decision_home.site;
+        let mut forced = context.homes.forced(prepared.decision_shard, prepared.epoch);
+        let is_here = site == context.site() || context.others.contains(&site);
+        !is_here || forced.any(|left| left.site == site)
+    }
+
+    /// Returns commits of several homes that this home has decided for a shard, and that some
+    /// participant has not confirmed.
+    pub(crate) fn unconfirmed(
+        &self,
+        shard: ShardId,
+    ) -> impl Iterator<Item = (TransactionId, Box<Commit>)> + '_ {
+        let is_of = move |(_, ended): &(&TransactionId, &Ended)| {
+            matches!(ended, Ended::Committed { shard: Some(of), waiting, .. }
+                if *of == shard && !waiting.is_empty())
+        };
+        let records = self.records.iter().filter(is_of);
+        records.filter_map(|(tid, ended)| match ended {
+            Ended::Committed { commit, .. } => Some((*tid, commit.clone())),
+            _ => None,
+        })
+    }
+
+    /// Drops what is undecided or hidden in a shard that was taken from this worker by force. Its
+    /// new home knows nothing of it, and decides instead of this one.
+    pub(crate) fn drop_shard(&mut self, context: &mut Context<'_>, shard: ShardId) {
+        context.store.drop_hidden(shard);
+        self.decided.retain(|(of, _), _| *of != shard);
+        for ended in self.records.values_mut() {
+            if let Ended::Committed { shard: Some(of), waiting, .. } = ended
+                && *of == shard
+                && !waiting.is_empty()
+            {
+                waiting.clear();
+                self.unconfirmed -= 1;
+            }
+        }
+        let held = self.assigned.get(&shard).into_iter().flatten();
+        let held: Vec<TransactionId> = held.map(|(_, tid)| *tid).collect();
+        let me = context.config.address;
+        for tid in held {
+            let Some(prepared) = self.prepared.get(&tid) else { continue };
+            if prepared.decision_home == me && prepared.decision_shard == shard {
+                self.settle(context, tid, None);
+                continue;
+            }
+            let Some(mut prepared) = self.release(tid) else { continue };
+            prepared.writes.retain(|(key, _)| context.config.shard_of(key) != shard);
+            prepared.shards.remove(&shard);
+            if !prepared.writes.is_empty() {
+                self.hold(tid, prepared);
+            }
+        }
+        self.answer_parked(context);
+    }
+
     fn send_decisions(&mut self, context: &mut Context<'_>) {
         if self.unconfirmed == 0 {
             return;
@@ -304,7 +361,7 @@ impl Home {
         let now = context.now.monotonic;
         let retry = context.config.timing.retry;
         for (tid, record) in &mut self.records {
-            let Ended::Committed { commit, waiting, sent } = record else { continue };
+            let Ended::Committed { commit, waiting, sent, .. } = record else { continue };
             if waiting.is_empty() || sent.is_some_and(|sent| now.since(sent) < retry) {
                 continue;
             }

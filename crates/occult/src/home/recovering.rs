@@ -26,13 +26,14 @@ impl Home {
                 overwritten,
                 decision_home,
                 decision_shard,
+                epoch,
             } => {
-                let decides = (decision_home, decision_shard);
+                let decides = (decision_home, decision_shard, epoch);
                 self.note_prepared(context, tid, (writes, assigned, overwritten), decides);
             }
             Record::Ended(tid, decision) => self.note_ended(context, tid, &decision),
-            Record::Decided(tid, decision, participants) => {
-                self.note_decided(context, tid, decision, participants);
+            Record::Decided(tid, decision, participants, shard) => {
+                self.note_decided(context, (tid, shard), decision, participants);
             }
             Record::Applied(tid, from) => {
                 self.note_applied(from, tid);
@@ -69,12 +70,13 @@ impl Home {
             overwritten: prepared.overwritten.clone(),
             decision_home: prepared.decision_home,
             decision_shard: prepared.decision_shard,
+            epoch: prepared.epoch,
         });
         let ended = self.records.iter().map(|(tid, ended)| match ended {
-            Ended::Aborted => Record::Decided(*tid, Decision::Abort, Vec::new()),
-            Ended::Committed { commit, waiting, .. } => {
+            Ended::Aborted => Record::Decided(*tid, Decision::Abort, Vec::new(), None),
+            Ended::Committed { commit, shard, waiting, .. } => {
                 let waiting = waiting.iter().copied().collect();
-                Record::Decided(*tid, Decision::Commit(commit.clone()), waiting)
+                Record::Decided(*tid, Decision::Commit(commit.clone()), waiting, *shard)
             }
             Ended::Executed(answer) => Record::Executed {
                 tid: *tid,

@@ -1,7 +1,7 @@
 //! Commands that wait until enough sites store what a session depends on.
 
 use solera_machine::{Address, Now, RequestId};
-use solera_time::{Monotonic, SiteId};
+use solera_time::Monotonic;
 
 use super::Occult;
 use crate::command::Response;
@@ -30,14 +30,7 @@ impl Occult {
             return least;
         }
         for (home, stored) in self.progress_of_homes() {
-            let needed = match self.homes.epoch() {
-                0 => past.greatest(home.site),
-                // The home may have taken over a shard from any other site.
-                _ => SiteId::all(self.config.topology.sites())
-                    .map(|site| past.greatest(site))
-                    .max()
-                    .unwrap_or_default(),
-            };
+            let needed = past.greatest_at(home.site, &self.homes);
             if needed > Stamp::ZERO {
                 let others = stored.iter().filter(|at| at.site != home.site);
                 least = least.min(1 + others.filter(|at| at.stored >= needed).count());

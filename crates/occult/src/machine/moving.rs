@@ -10,6 +10,7 @@
 //! instead. Writes that none of them has are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use solera_data::Key;
@@ -63,6 +64,13 @@ pub(super) struct Moving {
     moves: Vec<Move>,
     /// Whether the worker knows the table. A worker of a site that joins has to learn it.
     known: bool,
+    /// For moves of shards whose data has not arrived here yet, by shard and number: the shardstamp
+    /// of the copy here when the move was carried out.
+    shown: BTreeMap<(ShardId, u64), Stamp>,
+    /// The arrivals for which requests are under way, at most [`WINDOW`].
+    requested: BTreeSet<(ShardId, u64)>,
+    /// The arrival after which the next one is requested.
+    requested_last: Option<(ShardId, u64)>,
     /// By shard and number of the move.
     arriving: BTreeMap<(ShardId, u64), Arrival>,
     proposals: Vec<Proposal>,
@@ -108,7 +116,7 @@ impl Occult {
     /// Returns whether a session with this past, which it had when `epoch` moves were carried out,
     /// may depend on writes that were lost since.
     pub fn has_lost(&self, past: &crate::timestamp::CausalTimestamp, epoch: u64) -> bool {
-        epoch < self.homes.epoch() && past.has_lost(&self.homes)
+        epoch < self.homes.epoch() && past.has_lost(&self.homes, epoch)
     }
 
     /// Notes how many moves another worker has carried out.
@@ -146,7 +154,7 @@ impl Occult {
         Table {
             founders: self.config.founders as u8,
             moves: self.moving.moves.clone(),
-            lasts: self.homes.lasts().collect(),
+            lasts: self.homes.lasts().into_iter().collect(),
         }
     }
 
@@ -231,21 +239,29 @@ impl Occult {
         self.home.forget_reports();
         self.replica.forget_progress();
         let me = self.config.address;
+        self.moving.shown.retain(|(shard, number), _| self.store.taken_by(*shard) < *number);
         for (shard, _) in &changed {
-            let change = self.homes.changes(*shard).last().copied();
-            let change =
-                change.filter(|change| change.to == me.site && self.config.is_mine(*shard));
-            if let Some(change) = change {
-                self.begin_arrival(*shard, change);
+            if self.config.is_mine(*shard)
+                && let Some((change, before)) = self.homes.last_change(*shard)
+            {
+                let home = self.config.owner(before, *shard);
+                if home != me {
+                    let shown = self.replica.shown_by(home, *shard);
+                    self.moving.shown.insert((*shard, change.number), shown);
+                }
+                if change.to == me.site {
+                    self.begin_arrival(*shard, change);
+                } else if forced {
+                    self.with_home(now, |it, context| it.drop_shard(context, *shard));
+                }
             }
         }
         if forced {
             // The data comes from all copies now, whatever earlier moves wait for.
             let number = self.homes.epoch();
-            let is_open = |shard: ShardId, before: u64| {
-                before == number || changed.iter().all(|(other, _)| *other != shard)
-            };
-            self.moving.arriving.retain(|(shard, before), _| is_open(*shard, *before));
+            let taken: BTreeSet<ShardId> = changed.iter().map(|(shard, _)| *shard).collect();
+            let open = &mut self.moving.arriving;
+            open.retain(|(shard, before), _| *before == number || !taken.contains(shard));
             self.with_gateway(now, |it, context| it.on_forced(context, &changed));
         }
     }
@@ -273,9 +289,11 @@ impl Occult {
         let open: Vec<(ShardId, HomeChange)> = mine
             .flat_map(|shard| {
                 let taken = self.store.taken_by(shard);
-                let changes = self.homes.changes(shard).iter();
-                let open =
-                    changes.filter(move |change| change.number > taken && change.to == me.site);
+                let changes = self.homes.changes(shard);
+                // A forced move replaces what earlier ones wait for.
+                let forced = changes.iter().rposition(|change| change.forced).unwrap_or(0);
+                let open = changes[forced..].iter();
+                let open = open.filter(move |change| change.number > taken && change.to == me.site);
                 open.map(move |change| (shard, *change))
             })
             .collect();
@@ -326,32 +344,62 @@ impl Occult {
 
     fn request_data(&mut self, now: Now) {
         let retry = self.config.timing.retry;
+        let Moving { arriving, requested, requested_last, .. } = &mut self.moving;
+        let is_under_way = |key: &(ShardId, u64)| {
+            let asked = arriving.get(key).and_then(|arrival| arrival.asked);
+            asked.is_some_and(|asked| now.monotonic.since(asked) < retry)
+        };
+        requested.retain(is_under_way);
         let mut complete = Vec::new();
-        let mut requests = Vec::new();
-        for ((shard, number), arrival) in self.moving.arriving.iter_mut().take(WINDOW) {
+        // The next ones by turns, so that those which wait for a lost site delay no others.
+        for _ in 0..arriving.len() {
+            if requested.len() >= WINDOW {
+                break;
+            }
+            let after = requested_last.map_or(Bound::Unbounded, Bound::Excluded);
+            let next = arriving.range((after, Bound::Unbounded)).next();
+            let Some(key) = next.or_else(|| arriving.iter().next()).map(|(key, _)| *key) else {
+                break;
+            };
+            *requested_last = Some(key);
+            let Some(arrival) = arriving.get_mut(&key).filter(|_| !requested.contains(&key)) else {
+                continue;
+            };
             if arrival.forced {
                 // A copy at a site that has left meanwhile does not answer.
                 arrival.waiting.retain(|worker, _| self.members.is_member(worker.site));
             }
             if arrival.waiting.is_empty() {
-                complete.push((*shard, *number));
-                continue;
-            }
-            if arrival.asked.is_some_and(|asked| now.monotonic.since(asked) < retry) {
+                complete.push(key);
                 continue;
             }
             arrival.asked = Some(now.monotonic);
+            requested.insert(key);
             for (to, after) in &arrival.waiting {
-                let (number, after) = (*number, after.clone());
-                requests.push((*to, HandoverRequest { shard: *shard, number, after }));
+                let request = HandoverRequest { shard: key.0, number: key.1, after: after.clone() };
+                self.out.send(*to, Body::HandoverRequest(request));
             }
-        }
-        for (to, request) in requests {
-            self.out.send(to, Body::HandoverRequest(request));
         }
         for (shard, number) in complete {
             self.complete_arrival(now, shard, number);
         }
+    }
+
+    /// Returns a stamp up to which this copy has all writes that a shard's homes have shown before
+    /// the change at this place in the shard's changes.
+    fn last_here(&self, shard: ShardId, at: usize) -> Stamp {
+        let changes = &self.homes.changes(shard)[..at];
+        let taken = self.store.taken_by(shard);
+        // The first change whose data has not arrived here. Since that move, this copy has ignored
+        // what the home before it still sends.
+        let shown = match changes.iter().find(|change| change.number > taken) {
+            Some(left) => self.moving.shown.get(&(shard, left.number)).copied(),
+            None => self
+                .homes
+                .home_before(shard, at)
+                .map(|home| self.replica.shown_by(self.config.owner(home, shard), shard)),
+        };
+        shown.unwrap_or_default().max(self.store.greatest(shard))
     }
 
     /// A new home requests the data of a shard.
@@ -384,10 +432,7 @@ impl Occult {
         let has_served = was_home && has_all;
         let last = match has_served {
             true => self.home.clock(),
-            false => {
-                let home = self.config.owner(change.from, shard);
-                self.replica.shown_by(home, shard).max(self.store.greatest(shard))
-            }
+            false => self.last_here(shard, at),
         };
         if has_served {
             // No later write may have a stamp that a client has seen as shown here.
@@ -397,7 +442,8 @@ impl Occult {
         let (copies, done) =
             self.store.copies(place.as_ref(), |other| other == shard, Stamp::ZERO, PART_KEYS);
         let decided = self.replica.decided().filter(|(of, ..)| *of == shard);
-        let decided = decided.map(|(_, tid, commit)| (*tid, commit.clone())).collect();
+        let decided = decided.map(|(_, tid, commit)| (*tid, commit.clone()));
+        let decided = decided.chain(self.home.unconfirmed(shard)).collect();
         let handover = Handover { shard, number, after, last, copies, decided, done };
         self.out.send(from, Body::Handover(handover));
     }
@@ -419,6 +465,9 @@ impl Occult {
         } else if let Some(copied) = handover.copies.last() {
             arrival.waiting.insert(from, Some(copied.key.clone()));
         }
+        if arrival.waiting.is_empty() {
+            self.complete_arrival(now, key.0, key.1);
+        }
         self.request_data(now);
     }
 
@@ -438,9 +487,9 @@ impl Occult {
         // Earlier moves of the shard to this worker need not be completed any more.
         self.moving.arriving.retain(|(other, before), _| *other != shard || *before > number);
         if forced {
-            let former = self.config.owner(from, shard);
-            let here = self.replica.shown_by(former, shard).max(self.store.greatest(shard));
-            last = here.max(last);
+            let changes = self.homes.changes(shard).iter();
+            let at = changes.take_while(|change| change.number < number).count();
+            last = self.last_here(shard, at).max(last);
         }
         self.record(Record::Took { shard, number, last });
         self.took(now, shard, number, last);
