@@ -15,7 +15,8 @@ use self::slow::SlowShards;
 use self::streams::Stream;
 use crate::config::{Config, Rule, StaleReads};
 use crate::message::{
-    Batch, Body, Commit, Copies, CopyRequest, Read, ReadAnswer, Stored, StoredAt, TransactionId,
+    Batch, Body, Commit, Copies, CopyRequest, Entry, Read, ReadAnswer, Stored, StoredAt,
+    TransactionId,
 };
 use crate::outbox::Outbox;
 use crate::passed::Passed;
@@ -200,8 +201,7 @@ impl Replica {
 
     /// Applies a part of a home's stream, or requests the missing part before it.
     pub(crate) fn on_batch(&mut self, context: &mut Context<'_>, from: Address, mut batch: Batch) {
-        // A former home's last writes come with what the new home has taken over.
-        batch.entries.retain(|entry| context.homes.home(entry.shard) == from.site);
+        self.drop_outdated(context, from, &mut batch);
         if batch.epoch < context.homes.epoch() {
             // What the home reports is not about the shards that it has now.
             batch.progress = None;
@@ -238,6 +238,28 @@ impl Replica {
             self.report(context, from, false);
         }
         self.answer_parked(context);
+    }
+
+    /// Drops the entries of shards whose home is another site, and those of a home's earlier time as
+    /// one. What they contain comes with what the present home has taken over.
+    fn drop_outdated(&self, context: &Context<'_>, from: Address, batch: &mut Batch) {
+        let homes = context.homes;
+        let completes = |entry: &Entry| {
+            let takeover = entry.takeover.as_ref().filter(|takeover| takeover.done);
+            takeover.is_some_and(|takeover| takeover.number >= homes.moved_by(entry.shard))
+        };
+        let ends = batch.entries.iter().enumerate().filter(|(_, entry)| completes(entry));
+        let ends: BTreeMap<ShardId, usize> = ends.map(|(at, entry)| (entry.shard, at)).collect();
+        let mut places = 0..;
+        batch.entries.retain(|entry| {
+            let (place, shard) = (places.next(), entry.shard);
+            let is_valid = match ends.get(&shard) {
+                // A batch may arrive again, when the replica has what the takeover in it brings.
+                Some(end) => place > Some(*end),
+                None => context.store.is_current(shard, homes) || self.slow.takes_over(shard, from),
+            };
+            homes.home(shard) == from.site && (is_valid || entry.takeover.is_some())
+        });
     }
 
     /// Reports the progress in a home's stream to the home.

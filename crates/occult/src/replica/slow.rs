@@ -93,6 +93,13 @@ impl SlowShards {
         }
     }
 
+    /// Returns whether data of a shard that this home has taken over waits.
+    pub(super) fn takes_over(&self, shard: ShardId, home: Address) -> bool {
+        let slow = self.0.get(&shard).filter(|slow| slow.home == home);
+        let mut entries = slow.into_iter().flat_map(|slow| &slow.parts).flat_map(|it| &it.entries);
+        entries.any(|entry| entry.takeover.is_some())
+    }
+
     /// Returns whether something waits.
     pub(super) fn waits(&self) -> bool {
         self.0.values().any(|slow| !slow.parts.is_empty())
