@@ -304,7 +304,9 @@ impl Occult {
             }
             Body::Wanted => self.with_home(now, |it, context| it.on_wanted(context, from)),
             Body::CopyRequest(request) => {
-                self.with_home(now, |it, context| it.on_copy_request(context, from, request));
+                self.with_home(now, |it, context| {
+                    it.on_copy_request(context, from, request, epoch);
+                });
             }
             Body::Copies(copies) => {
                 self.with_replica(now, |it, context| it.on_copies(context, from, copies));

@@ -262,15 +262,20 @@ impl Replica {
         });
     }
 
+    /// Returns the stamp up to which the replica has all versions of a home's shards.
+    fn through(&self, context: &Context<'_>, home: Address) -> Stamp {
+        if context.has_taken_all(home) { self.floor(home) } else { Stamp::ZERO }
+    }
+
     /// Reports the progress in a home's stream to the home.
     fn report(&mut self, context: &mut Context<'_>, home: Address, asks: bool) {
-        let (position, floor) = (self.position(home), self.floor(home));
+        let (position, through) = (self.position(home), self.through(context, home));
         let stream = self.streams.entry(home).or_default();
         stream.reported = Some(context.now);
         let stored = Stored {
             start: stream.start,
             position,
-            through: if context.has_taken_all(home) { floor } else { Stamp::ZERO },
+            through,
             unread: context.unread(home.site),
             asks,
         };
@@ -323,7 +328,7 @@ impl Replica {
         }
         context.out.record(Record::Copies(from, copies.clone()));
         let next = self.take_copies(context.config, context.store, from, copies);
-        let above = self.floor(from);
+        let above = self.through(context, from);
         match next {
             Some(after) => {
                 context.out.send(from, Body::CopyRequest(CopyRequest { after, above }));

@@ -8,8 +8,8 @@ use solera_data::{Key, Op, Outcome, Value};
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_membership::{Change, Members, Participant};
 use solera_occult::{
-    Answer, Body, CausalTimestamp, Command, Config, Input, Message, Move, Occult, OnStale, Output,
-    Question, Response, Scheme, ShardId,
+    Answer, Body, CausalTimestamp, Command, Config, Input, Message, Move, Occult,
+    OnStale, Output, Question, Response, Scheme, ShardId,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -239,4 +239,27 @@ fn writes_of_an_earlier_tenure_do_not_hide_what_came_before_them() {
     net.run(1, to_p);
     net.run(5_000, pass);
     assert_eq!([A, P, C].map(|site| net.local(site, &key)), [bulk(3), bulk(3), bulk(3)]);
+}
+
+/// copies, and its clock is ahead of A's writes.
+#[test]
+fn each_group_of_copies_contains_what_a_former_home_has_written() {
+    let mut net = Net::new(3);
+    for n in 0..300 {
+        let key = net.key(0, n);
+        net.execute(A, &empty(), &key, set(n as u64));
+        if n % 20 == 0 {
+            net.run(1, cut_link(A, P));
+        }
+    }
+    net.run(300, cut_link(A, P));
+    net.run(10, cut(P));
+    net.shift(0, (A, C), false);
+    net.run(1_000, cut(P));
+    net.flood(C, 2, cut(P));
+    net.run(5_000, pass);
+    for n in 0..300 {
+        let key = net.key(0, n);
+        assert_eq!(net.local(P, &key), bulk(n as u64));
+    }
 }

@@ -229,7 +229,7 @@ impl Home {
         }
         match is_known && (streams.first..=streams.end()).contains(&report.position) {
             true => self.send_batches(context, from, report.position),
-            false => self.send_copies(context, from, None, report.through),
+            false => self.send_copies(context, from, None, (report.through, epoch)),
         }
     }
 
@@ -246,8 +246,9 @@ impl Home {
         context: &mut Context<'_>,
         from: Address,
         request: CopyRequest,
+        epoch: u64,
     ) {
-        self.send_copies(context, from, Some(request.after), request.above);
+        self.send_copies(context, from, Some(request.after), (request.above, epoch));
     }
 
     fn send_copies(
@@ -255,14 +256,16 @@ impl Home {
         context: &mut Context<'_>,
         to: Address,
         after: Option<Key>,
-        above: Stamp,
+        (above, asked_at): (Stamp, u64),
     ) {
+        let epoch = context.homes.epoch();
+        // The replica may lack older versions of shards that this home has taken over since.
+        let above = if asked_at == epoch { above } else { Stamp::ZERO };
         let place = after.clone().map(|key| (context.config.shard_of(&key), key));
         let of = |shard| context.is_home(shard) && context.config.owner(to.site, shard) == to;
         let (copies, last) = context.store.copies(place.as_ref(), of, above, COPY_KEYS);
         let (start, position) = (self.streams.start, self.streams.end());
         let taken = context.store.taken().filter(|(shard, _)| last && of(*shard)).collect();
-        let epoch = context.homes.epoch();
         let copies = Copies { start, position, after, copies, epoch, taken, last };
         context.out.send(to, Body::Copies(copies));
     }
