@@ -309,7 +309,7 @@ pub struct Copies {
     pub copies: Vec<Copied>,
     /// Number of moves that the home has carried out.
     pub epoch: u64,
-    /// In the last group: shards that the home has taken over, and the number of each move.
+    /// In the first group: shards that the home has taken over, and the number of each move.
     pub taken: Vec<(ShardId, u64)>,
     /// Whether these are the last ones.
     pub last: bool,

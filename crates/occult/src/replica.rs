@@ -350,14 +350,16 @@ impl Replica {
     ) -> Option<Key> {
         let last_key = copies.copies.last().map(|copied| copied.key.clone());
         let (is_last, position, start) = (copies.last, copies.position, copies.start);
-        for (shard, number) in &copies.taken {
-            store.note_taken(*shard, *number);
-        }
         for copied in copies.copies {
             store.copy(config.shard_of(&copied.key), copied);
         }
         let stream = self.streams.entry(from).or_default();
-        stream.take_group(start, position, copies.after.is_none(), is_last, last_key.clone());
+        if copies.after.is_none() {
+            stream.begin_filling((start, position), copies.taken);
+        }
+        for (shard, number) in stream.take_group(is_last, last_key.clone()) {
+            store.note_taken(shard, number);
+        }
         if is_last { None } else { last_key }
     }
 

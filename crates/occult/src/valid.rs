@@ -6,8 +6,8 @@ use solera_time::SiteId;
 
 use crate::config::Config;
 use crate::message::{
-    Batch, Body, ClientId, Commit, Copied, Decision, Entry, Execute, Executed, Handover, Message,
-    Prepare, Progress, StoredAt, Table, Takeover, TransactionId,
+    Batch, Body, ClientId, Commit, Copied, Copies, Decision, Entry, Execute, Executed, Handover,
+    Message, Prepare, Progress, StoredAt, Table, Takeover, TransactionId,
 };
 use crate::passed::Passing;
 use crate::protocol::PROTOCOL;
@@ -111,6 +111,12 @@ impl Config {
             && self.is_timestamp(&copied.dependencies)
     }
 
+    fn are_copies(&self, copies: &Copies) -> bool {
+        copies.position <= MAX_POSITION
+            && copies.copies.iter().all(|copied| self.is_copied(copied))
+            && copies.taken.iter().all(|(shard, _)| self.is_mine(*shard))
+    }
+
     fn is_commit(&self, commit: &Commit) -> bool {
         self.is_timestamp(&commit.timestamp) && are_stamps(&commit.stamps, &self.topology)
     }
@@ -200,10 +206,7 @@ impl Body {
                     && is_stamp(stored.unread)
             }
             Body::CopyRequest(request) => config.holds(&request.after) && is_stamp(request.above),
-            Body::Copies(copies) => {
-                copies.position <= MAX_POSITION
-                    && copies.copies.iter().all(|copied| config.is_copied(copied))
-            }
+            Body::Copies(copies) => config.are_copies(copies),
             Body::Passed(report, ..) => {
                 let is_one = |it: &Passing| {
                     it.site.index() < config.topology.sites()
@@ -339,9 +342,7 @@ impl Record {
                 config.is_executed(answer) && config.are_writes(writes) && is_stamp(*stamp)
             }
             Record::Batch(_, batch) => config.is_batch(batch),
-            Record::Copies(_, copies) => {
-                copies.copies.iter().all(|copied| config.is_copied(copied))
-            }
+            Record::Copies(_, copies) => config.are_copies(copies),
             Record::Table(table) => config.is_table(table),
             Record::Handover(handover) => config.is_handover(handover),
             Record::Took { shard, last, .. } => config.is_mine(*shard) && is_stamp(*last),

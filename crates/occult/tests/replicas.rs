@@ -263,3 +263,31 @@ fn each_group_of_copies_contains_what_a_former_home_has_written() {
         assert_eq!(net.local(P, &key), bulk(n as u64));
     }
 }
+
+/// C takes a shard over between two groups of copies for P.
+#[test]
+fn a_takeover_between_groups_of_copies_arrives() {
+    let mut net = Net::new(3);
+    let key = net.key(0, 0);
+    net.run(10, cut(P));
+    net.execute(A, &empty(), &key, set(9));
+    for n in 0..600 {
+        let other = net.key(2, n);
+        net.execute(C, &empty(), &other, set(n as u64));
+        if n % 20 == 0 {
+            net.run(1, cut(P));
+        }
+    }
+    net.flood(C, 2, cut(P));
+    // P is connected to C only, and its request for the second group is slow.
+    let slow = |(from, to, body): Sent| match body {
+        Body::CopyRequest(_) => Do::Hold,
+        _ => cut_link(A, P)((from, to, body)),
+    };
+    net.run(60, slow);
+    net.shift(0, (A, C), false);
+    net.run(100, slow);
+    net.run(100, cut_link(A, P));
+    net.run(5_000, pass);
+    assert_eq!([P, C].map(|site| net.local(site, &key)), [bulk(9), bulk(9)]);
+}

@@ -265,7 +265,8 @@ impl Home {
         let of = |shard| context.is_home(shard) && context.config.owner(to.site, shard) == to;
         let (copies, last) = context.store.copies(place.as_ref(), of, above, COPY_KEYS);
         let (start, position) = (self.streams.start, self.streams.end());
-        let taken = context.store.taken().filter(|(shard, _)| last && of(*shard)).collect();
+        let is_first = after.is_none();
+        let taken = context.store.taken().filter(|(shard, _)| is_first && of(*shard)).collect();
         let copies = Copies { start, position, after, copies, epoch, taken, last };
         context.out.send(to, Body::Copies(copies));
     }

@@ -21,6 +21,9 @@ struct Filling {
     start: u64,
     /// Position of the first group.
     position: u64,
+    /// The shards that the home had taken over when it sent the first group. The stream brings
+    /// those that it has taken over since.
+    taken: Vec<(ShardId, u64)>,
     /// Last key of the previous group.
     after: Option<Key>,
 }
@@ -121,25 +124,21 @@ impl Stream {
         }
     }
 
+    /// Begins to take copies, the first of which the home has made at this position.
+    pub(super) fn begin_filling(&mut self, at: (u64, u64), taken: Vec<(ShardId, u64)>) {
+        let (start, position) = at;
+        self.filling = Some(Filling { start, position, taken, after: None });
+    }
+
     /// Notes that a group of copies was taken. After the last one, the replica continues at the
-    /// position of the first one.
-    pub(super) fn take_group(
-        &mut self,
-        start: u64,
-        position: u64,
-        is_first: bool,
-        is_last: bool,
-        last_key: Option<Key>,
-    ) {
-        if is_first {
-            self.filling = Some(Filling { start, position, after: None });
-        }
-        let Some(filling) = &mut self.filling else { return };
+    /// position of the first one. Returns the shards that are then complete, and the numbers of
+    /// their moves.
+    pub(super) fn take_group(&mut self, last: bool, last_key: Option<Key>) -> Vec<(ShardId, u64)> {
+        let Some(filling) = &mut self.filling else { return Vec::new() };
         filling.after = last_key;
-        if is_last {
-            (self.start, self.position) = (filling.start, filling.position);
-            self.filling = None;
-            self.asked = None;
-        }
+        let Some(filling) = self.filling.take_if(|_| last) else { return Vec::new() };
+        (self.start, self.position) = (filling.start, filling.position);
+        self.asked = None;
+        filling.taken
     }
 }
