@@ -54,7 +54,7 @@ pub use machine::{Checkpoint, Occult};
 pub use message::{
     Answer, Batch, Body, ClientId, Commit, Copied, Copies, CopyRequest, DecidedCommit, Decision,
     Entry, Event, Execute, Executed, Handover, HandoverRequest, Input, Message, Output, Prepare,
-    Progress, Question, Read, ReadAnswer, Stored, StoredAt, Table, Takeover, TransactionId,
+    Progress, Question, Read, ReadAnswer, Stored, StoredAt, Table, Taken, Takeover, TransactionId,
 };
 pub use passed::Passing;
 pub use protocol::PROTOCOL;

@@ -179,8 +179,10 @@ pub struct Takeover {
     pub from: SiteId,
     /// The greatest stamp of the former home's writes that are not lost.
     pub last: Stamp,
-    /// Whether later writes are lost, and copies must drop them. Only in the first part.
-    pub drops: bool,
+    /// For this move and earlier ones of the shard that were forced: the number, and the greatest
+    /// stamp of the former home's writes that are not lost. Copies that have not taken that move's
+    /// data must drop later ones. Only in the first part.
+    pub losses: Vec<(u64, Stamp)>,
     /// Versions of keys.
     pub copies: Vec<Copied>,
     /// Whether this is the last part.
@@ -225,6 +227,8 @@ pub struct Handover {
     pub copies: Vec<Copied>,
     /// Decisions that came with the shard's writes.
     pub decided: Vec<DecidedCommit>,
+    /// What earlier forced moves of the shard have lost; see [`Takeover::losses`].
+    pub losses: Vec<(u64, Stamp)>,
     /// Whether these are the last versions.
     pub done: bool,
 }
@@ -309,10 +313,21 @@ pub struct Copies {
     pub copies: Vec<Copied>,
     /// Number of moves that the home has carried out.
     pub epoch: u64,
-    /// In the first group: shards that the home has taken over, and the number of each move.
-    pub taken: Vec<(ShardId, u64)>,
+    /// In the first group: shards that the home has taken over.
+    pub taken: Vec<Taken>,
     /// Whether these are the last ones.
     pub last: bool,
+}
+
+/// A shard that a home has taken over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The shard.
+    pub shard: ShardId,
+    /// Number of the last move.
+    pub number: u64,
+    /// See [`Takeover::losses`].
+    pub losses: Vec<(u64, Stamp)>,
 }
 
 /// A key's version, as a home sends it to a replica that has missed entries.

@@ -64,7 +64,8 @@ impl Occult {
                 self.replica.recover_batch(&mut self.store, from, batch);
             }
             Record::Copies(from, copies) => {
-                self.replica.take_copies(&self.config, &mut self.store, from, copies);
+                let known = (&self.config, &self.homes);
+                self.replica.take_copies(known, &mut self.store, from, copies);
             }
             Record::Table(table) => drop(self.apply_table(now, &table)),
             Record::Handover(handover) => self.apply_handover(&handover),

@@ -327,7 +327,8 @@ impl Replica {
             return;
         }
         context.out.record(Record::Copies(from, copies.clone()));
-        let next = self.take_copies(context.config, context.store, from, copies);
+        let known = (context.config, context.homes);
+        let next = self.take_copies(known, context.store, from, copies);
         let above = self.through(context, from);
         match next {
             Some(after) => {
@@ -340,24 +341,36 @@ impl Replica {
         }
     }
 
-    /// Takes a group of copies. Returns the key after which the next group begins.
+    /// Takes a group of copies, except those of shards that have moved since the home made them.
+    /// Returns the key after which the next group begins.
     pub(crate) fn take_copies(
         &mut self,
-        config: &Config,
+        (config, homes): (&Config, &Homes),
         store: &mut Store,
         from: Address,
         copies: Copies,
     ) -> Option<Key> {
         let last_key = copies.copies.last().map(|copied| copied.key.clone());
         let (is_last, position, start) = (copies.last, copies.position, copies.start);
+        let is_valid = |shard: ShardId| {
+            homes.home(shard) == from.site && copies.epoch >= homes.moved_by(shard)
+        };
+        for taken in copies.taken.iter().filter(|taken| is_valid(taken.shard)) {
+            store.drop_lost(taken.shard, &taken.losses);
+        }
         for copied in copies.copies {
-            store.copy(config.shard_of(&copied.key), copied);
+            let shard = config.shard_of(&copied.key);
+            if is_valid(shard) {
+                store.copy(shard, copied);
+            }
         }
         let stream = self.streams.entry(from).or_default();
         if copies.after.is_none() {
-            stream.begin_filling((start, position), copies.taken);
+            let taken = copies.taken.iter().map(|taken| (taken.shard, taken.number));
+            stream.begin_filling((start, position), taken.collect());
         }
-        for (shard, number) in stream.take_group(is_last, last_key.clone()) {
+        let taken = stream.take_group(is_last, last_key.clone());
+        for (shard, number) in taken.into_iter().filter(|(shard, _)| is_valid(*shard)) {
             store.note_taken(shard, number);
         }
         if is_last { None } else { last_key }

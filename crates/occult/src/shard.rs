@@ -399,6 +399,12 @@ impl Homes {
         forced.filter(move |forced| forced.number > epoch)
     }
 
+    /// Returns, for the forced moves of a shard: the number, and the greatest stamp of the former
+    /// home's writes that are not lost, as far as it is known.
+    pub(crate) fn losses(&self, shard: ShardId) -> Vec<(u64, Stamp)> {
+        self.forced(shard, 0).filter_map(|forced| Some((forced.number, forced.last?))).collect()
+    }
+
     /// Returns the stamp of a site's homes up to which no write was lost after this number of
     /// moves; `None` if no home of the site was taken by force since.
     pub(crate) fn safe(&self, site: SiteId, epoch: u64) -> Option<Stamp> {

@@ -259,7 +259,7 @@ impl Store {
     }
 
     /// Drops the versions of a shard above a stamp, because they were lost with a former home.
-    pub(crate) fn drop_above(&mut self, shard: ShardId, last: Stamp) {
+    fn drop_above(&mut self, shard: ShardId, last: Stamp) {
         let Some(versions) = self.shards.get_mut(&shard) else { return };
         let (mut bytes, mut keys) = (0, 0);
         let snapshots = &mut self.snapshots;
@@ -276,14 +276,22 @@ impl Store {
         self.keys -= keys;
     }
 
+    /// Drops the versions of a shard that were lost in forced moves before which the data here was
+    /// written.
+    pub(crate) fn drop_lost(&mut self, shard: ShardId, losses: &[(u64, Stamp)]) {
+        let taken = self.taken_by(shard);
+        let unknown = losses.iter().filter(|(number, _)| *number > taken);
+        if let Some(last) = unknown.map(|(_, last)| *last).min() {
+            self.drop_above(shard, last);
+        }
+    }
+
     /// Takes a part of the data that a shard's new home has taken over.
     fn take_over(&mut self, shard: ShardId, takeover: &Takeover) {
         if self.taken.get(&shard).is_some_and(|taken| *taken >= takeover.number) {
             return;
         }
-        if takeover.drops {
-            self.drop_above(shard, takeover.last);
-        }
+        self.drop_lost(shard, &takeover.losses);
         for copied in &takeover.copies {
             self.copy(shard, copied.clone());
         }

@@ -22,6 +22,10 @@ fn is_stamp(stamp: Stamp) -> bool {
     stamp.0 < STAMP_END
 }
 
+fn are_losses(losses: &[(u64, Stamp)]) -> bool {
+    losses.iter().all(|(_, last)| is_stamp(*last))
+}
+
 fn are_stored(stored: &[StoredAt], topology: &Topology) -> bool {
     let is_one = |at: &StoredAt| {
         at.site.index() < topology.sites() && is_stamp(at.stored) && is_stamp(at.unread)
@@ -60,6 +64,7 @@ impl Config {
             entry.writes.is_empty()
                 && takeover.from.index() < self.topology.sites()
                 && is_stamp(takeover.last)
+                && are_losses(&takeover.losses)
                 && takeover.copies.iter().all(|copied| {
                     self.is_copied(copied) && self.shard_of(&copied.key) == entry.shard
                 })
@@ -83,6 +88,7 @@ impl Config {
     fn is_handover(&self, handover: &Handover) -> bool {
         self.is_mine(handover.shard)
             && is_stamp(handover.last)
+            && are_losses(&handover.losses)
             && handover.decided.iter().all(|(_, commit)| self.is_commit(commit))
             && handover.copies.iter().all(|copied| {
                 self.is_copied(copied) && self.shard_of(&copied.key) == handover.shard
@@ -114,7 +120,7 @@ impl Config {
     fn are_copies(&self, copies: &Copies) -> bool {
         copies.position <= MAX_POSITION
             && copies.copies.iter().all(|copied| self.is_copied(copied))
-            && copies.taken.iter().all(|(shard, _)| self.is_mine(*shard))
+            && copies.taken.iter().all(|it| self.is_mine(it.shard) && are_losses(&it.losses))
     }
 
     fn is_commit(&self, commit: &Commit) -> bool {

@@ -291,3 +291,90 @@ fn a_takeover_between_groups_of_copies_arrives() {
     net.run(5_000, pass);
     assert_eq!([P, C].map(|site| net.local(site, &key)), [bulk(9), bulk(9)]);
 }
+
+/// takeover, and is filled by copies.
+#[test]
+fn copies_end_a_lost_write_of_a_home_that_comes_back() {
+    let mut net = Net::new(3);
+    let key = net.key(0, 0);
+    lose_write_of_a(&mut net, &key);
+    net.flood(C, 2, cut(A));
+    net.run(5_000, pass);
+    assert_eq!([A, P, C].map(|site| net.local(site, &key)), [bulk(1), bulk(1), bulk(1)]);
+}
+
+/// Writes 1 at A, then 666 while A is cut off, and gives A's shard to C by force.
+fn lose_write_of_a(net: &mut Net, key: &Key) {
+    net.execute(A, &empty(), key, set(1));
+    net.run(200, pass);
+    net.run(50, cut(A));
+    net.execute(A, &empty(), key, set(666));
+    net.run(50, cut(A));
+    net.shift(0, (A, C), true);
+    net.run(1_000, cut(A));
+}
+
+/// A learns of.
+#[test]
+fn a_planned_takeover_ends_a_lost_write_of_a_forced_one() {
+    let mut net = Net::new(3);
+    let key = net.key(0, 0);
+    lose_write_of_a(&mut net, &key);
+    net.shift(0, (C, P), false);
+    net.run(1_000, cut(A));
+    net.run(5_000, pass);
+    assert_eq!([A, P, C].map(|site| net.local(site, &key)), [bulk(1), bulk(1), bulk(1)]);
+}
+
+/// by force, and collects what A has.
+#[test]
+fn a_second_forced_move_does_not_collect_what_the_first_one_has_lost() {
+    let mut net = Net::new(3);
+    let key = net.key(0, 0);
+    lose_write_of_a(&mut net, &key);
+    let of_c = |(from, to, body): Sent| match body {
+        // A learns of the move, and receives no data.
+        Body::Table(_) | Body::TableRequest => Do::Pass,
+        _ => cut(C)((from, to, body)),
+    };
+    net.run(1_000, of_c);
+    net.shift(0, (C, P), true);
+    net.run(2_000, of_c);
+    net.run(2_000, pass);
+    assert_eq!([A, P, C].map(|site| net.local(site, &key)), [bulk(1), bulk(1), bulk(1)]);
+}
+
+/// Copies of A arrive at P when C has taken A's shard by force.
+#[test]
+fn copies_of_a_home_taken_by_force_have_no_effect() {
+    let mut net = Net::new(3);
+    let key = net.key(0, 0);
+    net.execute(A, &empty(), &key, set(1));
+    net.run(200, pass);
+    // P misses so much that A sends copies, which are slow.
+    net.run(5, cut_link(A, P));
+    net.flood(A, 0, cut_link(A, P));
+    let slow = |(from, to, body): Sent| match (from, to) {
+        (A, P) if matches!(body, Body::Copies(_)) => Do::Hold,
+        _ => cut_link(A, C)((from, to, body)),
+    };
+    net.run(20, slow);
+    // C never gets the last write.
+    net.execute(A, &empty(), &key, set(666));
+    net.run(500, |(from, to, body): Sent| match (from, to) {
+        (A, P) if matches!(body, Body::Copies(_)) => Do::Hold,
+        (A, P) if matches!(body, Body::Batch(_)) => Do::Pass,
+        (P, A) => Do::Pass,
+        _ => cut(A)((from, to, body)),
+    });
+    assert!(net.queue.iter().any(|(_, to, message)| {
+        matches!(&message.body, Body::Copies(_)) && *to == at(P)
+    }));
+    net.shift(0, (A, C), true);
+    net.run(1_000, |(from, to, body): Sent| match body {
+        Body::Copies(_) if from == A => Do::Hold,
+        _ => cut(A)((from, to, body)),
+    });
+    net.run(2_000, pass);
+    assert_eq!(net.local(P, &key), net.local(C, &key));
+}

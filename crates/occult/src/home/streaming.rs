@@ -8,7 +8,7 @@ use solera_machine::Address;
 use solera_time::{Monotonic, SiteId};
 
 use super::{Context, Home};
-use crate::message::{Batch, Body, Copies, CopyRequest, Entry, Progress, Stored, StoredAt};
+use crate::message::{Batch, Body, Copies, CopyRequest, Entry, Progress, Stored, StoredAt, Taken};
 use crate::shard::Stamp;
 
 /// Number of entries that are kept for replicas that have missed some. A replica that lacks more is
@@ -266,7 +266,12 @@ impl Home {
         let (copies, last) = context.store.copies(place.as_ref(), of, above, COPY_KEYS);
         let (start, position) = (self.streams.start, self.streams.end());
         let is_first = after.is_none();
-        let taken = context.store.taken().filter(|(shard, _)| is_first && of(*shard)).collect();
+        let taken = context.store.taken().filter(|(shard, _)| is_first && of(*shard));
+        let taken = taken.map(|(shard, number)| {
+            let losses = context.homes.losses(shard);
+            Taken { shard, number, losses }
+        });
+        let taken = taken.collect();
         let copies = Copies { start, position, after, copies, epoch, taken, last };
         context.out.send(to, Body::Copies(copies));
     }

@@ -428,6 +428,7 @@ impl Occult {
             // The new home asks again.
             return;
         }
+        self.drop_lost(shard);
         // A home whose data has never arrived has assigned no stamp of the shard.
         let has_served = was_home && has_all;
         let last = match has_served {
@@ -438,13 +439,14 @@ impl Occult {
             // No later write may have a stamp that a client has seen as shown here.
             self.with_home(now, |it, context| it.report(context));
         }
+        let losses = self.homes.losses(shard);
         let place = after.clone().map(|key| (shard, key));
         let (copies, done) =
             self.store.copies(place.as_ref(), |other| other == shard, Stamp::ZERO, PART_KEYS);
         let decided = self.replica.decided().filter(|(of, ..)| *of == shard);
         let decided = decided.map(|(_, tid, commit)| (*tid, commit.clone()));
         let decided = decided.chain(self.home.unconfirmed(shard)).collect();
-        let handover = Handover { shard, number, after, last, copies, decided, done };
+        let handover = Handover { shard, number, after, last, copies, decided, losses, done };
         self.out.send(from, Body::Handover(handover));
     }
 
@@ -471,7 +473,17 @@ impl Occult {
         self.request_data(now);
     }
 
+    /// Drops what was lost in forced moves before which the data of the shard here was written.
+    fn drop_lost(&mut self, shard: ShardId) {
+        let losses = self.homes.losses(shard);
+        self.store.drop_lost(shard, &losses);
+    }
+
     pub(crate) fn apply_handover(&mut self, handover: &Handover) {
+        for (number, last) in &handover.losses {
+            self.homes.note_last(handover.shard, *number, *last);
+        }
+        self.drop_lost(handover.shard);
         for copied in &handover.copies {
             self.store.copy(handover.shard, copied.clone());
         }
@@ -486,6 +498,7 @@ impl Occult {
         let Arrival { from, forced, mut last, .. } = arrival;
         // Earlier moves of the shard to this worker need not be completed any more.
         self.moving.arriving.retain(|(other, before), _| *other != shard || *before > number);
+        self.drop_lost(shard);
         if forced {
             let changes = self.homes.changes(shard).iter();
             let at = changes.take_while(|change| change.number < number).count();
@@ -493,32 +506,28 @@ impl Occult {
         }
         self.record(Record::Took { shard, number, last });
         self.took(now, shard, number, last);
-        let parts = self.parts_of(shard, (number, from), forced, last);
+        let parts = self.parts_of(shard, (number, from), last);
         self.with_home(now, |it, context| it.take_over(context, last, parts));
         self.moving.announcements = 3;
     }
 
     /// Notes that this worker is the home of a shard.
     pub(crate) fn took(&mut self, now: Now, shard: ShardId, number: u64, last: Stamp) {
+        self.drop_lost(shard);
         self.store.note_taken(shard, number);
         self.homes.note_last(shard, number, last);
         self.with_home(now, |it, context| it.take_over(context, last, Vec::new()));
     }
 
     /// Returns the entries of the stream that bring a shard's data to its replicas.
-    fn parts_of(
-        &self,
-        shard: ShardId,
-        (number, from): (u64, SiteId),
-        forced: bool,
-        last: Stamp,
-    ) -> Vec<Entry> {
-        let (mut parts, mut place, mut drops) = (Vec::new(), None, forced);
+    fn parts_of(&self, shard: ShardId, (number, from): (u64, SiteId), last: Stamp) -> Vec<Entry> {
+        let (mut parts, mut place, mut losses) = (Vec::new(), None, self.homes.losses(shard));
         loop {
             let of = |other| other == shard;
             let (copies, done) = self.store.copies(place.as_ref(), of, Stamp::ZERO, PART_KEYS);
             place = copies.last().map(|copied| (shard, copied.key.clone()));
-            let takeover = Takeover { number, from, last, drops, copies, done };
+            let losses = std::mem::take(&mut losses);
+            let takeover = Takeover { number, from, last, losses, copies, done };
             parts.push(Entry {
                 shard,
                 stamp: last,
@@ -526,7 +535,6 @@ impl Occult {
                 decided: Vec::new(),
                 takeover: Some(Box::new(takeover)),
             });
-            drops = false;
             if done {
                 return parts;
             }
