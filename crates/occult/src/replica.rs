@@ -32,7 +32,6 @@ const REPORT: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 struct ParkedRead {
     from: Address,
-    home: Address,
     read: Read,
     until: Monotonic,
 }
@@ -159,7 +158,7 @@ impl Replica {
         {
             let until = context.now.after(wait);
             self.want(context, home);
-            return self.parked.push(ParkedRead { from, home, read, until });
+            return self.parked.push(ParkedRead { from, read, until });
         }
         self.answer(context, (from, home), &read);
     }
@@ -190,10 +189,12 @@ impl Replica {
         }
         for parked in std::mem::take(&mut self.parked) {
             let shard = context.config.shard_of(&parked.read.key);
-            let shown = self.shown(parked.home, shard, (context.store, context.homes));
+            // The shard may have moved since the read began to wait.
+            let home = context.config.owner(context.homes.home(shard), shard);
+            let shown = self.shown(home, shard, (context.store, context.homes));
             let is_due = shown >= parked.read.at_least || context.now >= parked.until;
             match is_due {
-                true => self.answer(context, (parked.from, parked.home), &parked.read),
+                true => self.answer(context, (parked.from, home), &parked.read),
                 false => self.parked.push(parked),
             }
         }

@@ -8,8 +8,8 @@ use solera_data::{Key, Op, Outcome, Value};
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_membership::{Change, Members, Participant};
 use solera_occult::{
-    Answer, Body, CausalTimestamp, Command, Config, Input, Message, Move, Occult,
-    OnStale, Output, Question, Response, Scheme, ShardId,
+    Answer, Body, CausalTimestamp, Command, Config, Input, Message, Move, Occult, OnStale, Output,
+    Question, Response, Scheme, ShardId,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -211,6 +211,7 @@ fn cut_link(a: u8, b: u8) -> impl Fn(Sent) -> Do {
     }
 }
 
+/// A has moved a shard to C and taken it back. P has dropped an increment of A's first tenure,
 /// because it knew of the first move only, and gets the next one when it knows of both.
 #[test]
 fn writes_of_an_earlier_tenure_do_not_hide_what_came_before_them() {
@@ -241,6 +242,7 @@ fn writes_of_an_earlier_tenure_do_not_hide_what_came_before_them() {
     assert_eq!([A, P, C].map(|site| net.local(site, &key)), [bulk(3), bulk(3), bulk(3)]);
 }
 
+/// P lacks what A has written in a shard that moves to C. C fills it with more than one group of
 /// copies, and its clock is ahead of A's writes.
 #[test]
 fn each_group_of_copies_contains_what_a_former_home_has_written() {
@@ -292,6 +294,7 @@ fn a_takeover_between_groups_of_copies_arrives() {
     assert_eq!([P, C].map(|site| net.local(site, &key)), [bulk(9), bulk(9)]);
 }
 
+/// A was cut off, and its shard was taken by force. It comes back when C's stream has forgotten the
 /// takeover, and is filled by copies.
 #[test]
 fn copies_end_a_lost_write_of_a_home_that_comes_back() {
@@ -314,6 +317,7 @@ fn lose_write_of_a(net: &mut Net, key: &Key) {
     net.run(1_000, cut(A));
 }
 
+/// A comes back when C has handed the shard over to P as planned: P's takeover is the only one that
 /// A learns of.
 #[test]
 fn a_planned_takeover_ends_a_lost_write_of_a_forced_one() {
@@ -326,6 +330,7 @@ fn a_planned_takeover_ends_a_lost_write_of_a_forced_one() {
     assert_eq!([A, P, C].map(|site| net.local(site, &key)), [bulk(1), bulk(1), bulk(1)]);
 }
 
+/// A comes back while C, which has taken its shard by force, is cut off in turn. P takes the shard
 /// by force, and collects what A has.
 #[test]
 fn a_second_forced_move_does_not_collect_what_the_first_one_has_lost() {
@@ -367,9 +372,11 @@ fn copies_of_a_home_taken_by_force_have_no_effect() {
         (P, A) => Do::Pass,
         _ => cut(A)((from, to, body)),
     });
-    assert!(net.queue.iter().any(|(_, to, message)| {
-        matches!(&message.body, Body::Copies(_)) && *to == at(P)
-    }));
+    assert!(
+        net.queue
+            .iter()
+            .any(|(_, to, message)| { matches!(&message.body, Body::Copies(_)) && *to == at(P) })
+    );
     net.shift(0, (A, C), true);
     net.run(1_000, |(from, to, body): Sent| match body {
         Body::Copies(_) if from == A => Do::Hold,
@@ -377,4 +384,57 @@ fn copies_of_a_home_taken_by_force_have_no_effect() {
     });
     net.run(2_000, pass);
     assert_eq!(net.local(P, &key), net.local(C, &key));
+}
+
+/// A read waits at P while its shard moves from A to C. P learns of the move, of C's progress, and
+/// then of A's, whose clock is ahead of the session's past.
+#[test]
+fn a_waiting_read_is_answered_with_the_stamp_of_the_present_home() {
+    let mut net = Net::new(3);
+    let key = net.key(0, 0);
+    net.execute(A, &empty(), &key, set(1));
+    net.run(100, pass);
+    let hold = |(_, to, _): Sent| if to == P { Do::Hold } else { Do::Pass };
+    net.shift(0, (A, C), false);
+    net.run(100, hold);
+    let early: Vec<_> = net.queue.drain(..).collect();
+    let wrote = net.execute(C, &empty(), &key, set(2));
+    let Response::Committed { past, .. } = net.replies[&wrote].clone() else { panic!("it is") };
+    net.run(20, hold);
+    let late: Vec<_> = net.queue.drain(..).collect();
+    let read = net.execute(P, &past, &key, Op::Get);
+    net.queue.clear();
+    let batches = |of: &[(Address, Address, Message)], site| {
+        let is_one = |(from, to, message): &&(Address, Address, Message)| {
+            (*from, *to) == (at(site), at(P)) && matches!(message.body, Body::Batch(_))
+        };
+        of.iter().filter(is_one).cloned().collect::<Vec<_>>()
+    };
+    let table = early.iter().find(|(_, _, message)| matches!(message.body, Body::Table(_)));
+    net.queue.extend(table.cloned());
+    net.queue.extend(batches(&early, A));
+    net.queue.extend(batches(&early, C));
+    net.queue.extend(batches(&late, A));
+    net.run(12, |(_, to, body): Sent| match body {
+        Body::Batch(_) | Body::Table(_) if to == P => Do::Pass,
+        _ => Do::Drop,
+    });
+    // The session has seen 2.
+    let old = bulk(1).expect("a value");
+    let reply = net.replies.get(&read);
+    assert!(!matches!(reply, Some(Response::Committed { outcomes, .. }) if outcomes[0] == old));
+}
+
+/// Gives the messages of one worker to another one.
+fn deliver(millis: u64, sender: (u8, &mut Occult), receiver: (u8, &mut Occult), generation: u32) {
+    while let Some(output) = sender.1.poll_output() {
+        match output {
+            Output::Send { to, message } if to == at(receiver.0) => {
+                let from = at(sender.0);
+                let input = Input::Message { from, generation, message };
+                receiver.1.handle(now(millis), input);
+            }
+            _ => {}
+        }
+    }
 }
