@@ -444,8 +444,12 @@ impl Machine for Occult {
                     self.ignored += 1;
                     return;
                 }
-                self.note_epoch(from, message.epoch);
                 let is_table = matches!(message.body, Body::Table(_) | Body::TableRequest);
+                if !is_table && !self.moving.knows_table() {
+                    // It would be filtered by homes that are only assumed.
+                    return;
+                }
+                self.note_epoch(from, message.epoch);
                 let is_ahead = message.epoch > self.homes.epoch();
                 if is_ahead && !is_table && self.config.has(Rule::Epochs) {
                     // Its sender sends it again, or goes on without it.

@@ -95,8 +95,8 @@ pub struct Rest {
     /// For each home's stream: its start, the replica's position in it, and whether the replica has
     /// once had everything.
     pub positions: Vec<(Address, u64, u64, bool)>,
-    /// The agreed homes.
-    pub table: Table,
+    /// The agreed homes; `None` if the worker does not know them yet.
+    pub table: Option<Table>,
     /// Shards that have moved, and the number of the last move after which their data is complete.
     pub taken: Vec<(ShardId, u64)>,
     /// Decisions that came with writes of other homes.

@@ -372,7 +372,7 @@ impl Part {
                             && is_stamp(*stamp)
                             && config.is_timestamp(dependencies)
                     })
-                    && config.is_table(table)
+                    && table.iter().all(|table| config.is_table(table))
                     && taken.iter().all(|(shard, _)| config.is_mine(*shard))
                     && positions.iter().all(|(home, ..)| config.topology.has(*home))
             }

@@ -425,6 +425,34 @@ fn a_waiting_read_is_answered_with_the_stamp_of_the_present_home() {
     assert!(!matches!(reply, Some(Response::Committed { outcomes, .. }) if outcomes[0] == old));
 }
 
+/// A worker that joins assumes a wrong number of founders until it knows the table.
+#[test]
+fn a_joining_worker_takes_no_writes_before_it_knows_the_homes() {
+    let config = |site, founders, generation| Config {
+        journal: false,
+        founders,
+        generation,
+        ..Config::new(at(site), topology(), 3)
+    };
+    let members = Members::founded(2, 3);
+    let mut first = Occult::new(config(A, 2, 0), &members);
+    let key = key_of(&first, 2, 0);
+    let command = Command::Execute { past: empty(), key, op: set(1), on_stale: OnStale::Home };
+    first.handle(now(1_000), Input::Client { request: RequestId(1), command });
+    let members = members.changed(SiteId(A), SiteId(C), Change::Add).expect("it can join");
+    first.set_members(now(1_001), &members);
+    let mut joining = Occult::new(config(C, 3, 1), &members);
+    joining.on_deadline(now(1_000));
+    for millis in 1_001..3_000 {
+        first.on_deadline(now(millis));
+        joining.on_deadline(now(millis));
+        deliver(millis, (A, &mut first), (C, &mut joining), 0);
+        let generation = members.generation(SiteId(C));
+        deliver(millis, (C, &mut joining), (A, &mut first), generation);
+    }
+    assert_eq!((first.keys(), joining.keys()), (1, 1));
+}
+
 /// Gives the messages of one worker to another one.
 fn deliver(millis: u64, sender: (u8, &mut Occult), receiver: (u8, &mut Occult), generation: u32) {
     while let Some(output) = sender.1.poll_output() {

@@ -39,7 +39,7 @@ impl Occult {
                 records: self.home.as_records(),
                 hidden: self.store.all_hidden(),
                 positions: self.replica.positions(),
-                table: self.table(),
+                table: self.moving.knows_table().then(|| self.table()),
                 taken: self.store.taken().collect(),
                 decided: self.replica.decided().cloned().collect(),
             })));
@@ -74,7 +74,9 @@ impl Occult {
                     decided,
                 } = *rest;
                 self.note_incarnation(incarnation);
-                self.replay(Record::Table(Box::new(table)));
+                if let Some(table) = table {
+                    self.replay(Record::Table(Box::new(table)));
+                }
                 for (shard, number) in taken {
                     self.store.note_taken(shard, number);
                 }
