@@ -52,9 +52,10 @@ pub use config::{Config, LockScope, Rule, StaleReads, Timing};
 pub use machine::moving::ranges;
 pub use machine::{Checkpoint, Occult};
 pub use message::{
-    Answer, Batch, Body, ClientId, Commit, Copied, Copies, CopyRequest, DecidedCommit, Decision,
-    Entry, Event, Execute, Executed, Handover, HandoverRequest, Input, Message, Output, Prepare,
-    Progress, Question, Read, ReadAnswer, Stored, StoredAt, Table, Taken, Takeover, TransactionId,
+    Answer, Batch, Body, ClientId, Commit, Copied, Copies, CopyRequest, DecidedCommit, DecidedOf,
+    Decision, Entry, Event, Execute, Executed, Handover, HandoverRequest, Input, Message, Output,
+    Prepare, Progress, Question, Read, ReadAnswer, Stored, StoredAt, Table, Taken, Takeover,
+    TransactionId,
 };
 pub use passed::Passing;
 pub use protocol::PROTOCOL;

@@ -329,10 +329,7 @@ impl Occult {
     }
 
     fn on_resolve_lost(&mut self, now: Now, from: Address, tid: TransactionId, shard: ShardId) {
-        let mut decided = self.replica.decided();
-        let known = decided.find(|(of, other, _)| *of == shard && *other == tid);
-        let known = known.map(|(.., commit)| commit.clone());
-        drop(decided);
+        let known = self.replica.commit_of(shard, tid).cloned().map(Box::new);
         self.with_home(now, |it, context| {
             it.on_resolve_lost(context, from, (tid, shard), known);
         });

@@ -155,6 +155,10 @@ impl Executed {
 /// A transaction, and the contents of its commit.
 pub type DecidedCommit = (TransactionId, Box<Commit>);
 
+/// A transaction with the contents of its commit, the home that has decided it, and one of the
+/// shards that it has written there.
+pub type DecidedOf = (Address, ShardId, TransactionId, Box<Commit>);
+
 /// A group of writes that a home shows in one step: all writes of a shard with one stamp.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
@@ -225,8 +229,8 @@ pub struct Handover {
     pub last: Stamp,
     /// The versions.
     pub copies: Vec<Copied>,
-    /// Decisions that came with the shard's writes.
-    pub decided: Vec<DecidedCommit>,
+    /// In the first group: decisions that came with the shard's writes, and the home of each.
+    pub decided: Vec<(Address, TransactionId, Box<Commit>)>,
     /// What earlier forced moves of the shard have lost; see [`Takeover::losses`].
     pub losses: Vec<(u64, Stamp)>,
     /// Whether these are the last versions.

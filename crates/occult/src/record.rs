@@ -5,7 +5,7 @@ use solera_data::{Effect, Key};
 use solera_machine::{Address, DecodeError, Protocol};
 
 use crate::message::{
-    Batch, Commit, Copied, Copies, Decision, Executed, Handover, Table, TransactionId,
+    Batch, Copied, Copies, DecidedOf, Decision, Executed, Handover, Table, TransactionId,
 };
 use crate::protocol::PROTOCOL;
 use crate::shard::{ShardId, Stamp};
@@ -100,7 +100,7 @@ pub struct Rest {
     /// Shards that have moved, and the number of the last move after which their data is complete.
     pub taken: Vec<(ShardId, u64)>,
     /// Decisions that came with writes of other homes.
-    pub decided: Vec<(ShardId, TransactionId, Box<Commit>)>,
+    pub decided: Vec<DecidedOf>,
 }
 
 impl Record {

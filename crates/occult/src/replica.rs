@@ -1,21 +1,23 @@
 //! Copies of shards whose homes are elsewhere. They apply the writes that each home has shown, in
 //! the home's order and independently of other homes (§4.1).
 
+mod decided;
 mod slow;
 mod streams;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use solera_data::Key;
 use solera_machine::Address;
 use solera_time::{Monotonic, SiteId};
 
+use self::decided::Decisions;
 use self::slow::SlowShards;
 use self::streams::Stream;
 use crate::config::{Config, Rule, StaleReads};
 use crate::message::{
-    Batch, Body, Commit, Copies, CopyRequest, Entry, Read, ReadAnswer, Stored, StoredAt,
+    Batch, Body, Commit, Copies, CopyRequest, DecidedOf, Entry, Read, ReadAnswer, Stored, StoredAt,
     TransactionId,
 };
 use crate::outbox::Outbox;
@@ -42,22 +44,7 @@ pub(crate) struct Replica {
     streams: BTreeMap<Address, Stream>,
     parked: Vec<ParkedRead>,
     slow: SlowShards,
-    /// Decisions that came with writes of homes, the latest last: a new home needs them if it takes
-    /// the shard by force.
-    decided: VecDeque<(ShardId, TransactionId, Box<Commit>)>,
-}
-
-/// Number of decisions that a replica keeps. Participants ask for a decision within seconds.
-const KEPT_DECISIONS: usize = 4_096;
-
-fn note_decided(decided: &mut VecDeque<(ShardId, TransactionId, Box<Commit>)>, batch: &Batch) {
-    for entry in &batch.entries {
-        let here = entry.decided.iter().map(|(tid, commit)| (entry.shard, *tid, commit.clone()));
-        decided.extend(here);
-    }
-    while decided.len() > KEPT_DECISIONS {
-        decided.pop_front();
-    }
+    decided: Decisions,
 }
 
 /// What a replica needs besides its own state.
@@ -224,7 +211,7 @@ impl Replica {
         }
         let has_entries = batch.end > stream.position;
         if has_entries {
-            note_decided(&mut self.decided, &batch);
+            self.decided.add_all(from, &batch);
         }
         if let Some(through) = stream.first_heard(&batch) {
             let site = context.config.scheme.group_of(from.site);
@@ -310,7 +297,7 @@ impl Replica {
 
     /// Applies a batch again, from the journal. It left no gap when it arrived.
     pub(crate) fn recover_batch(&mut self, store: &mut Store, from: Address, batch: Batch) {
-        note_decided(&mut self.decided, &batch);
+        self.decided.add_all(from, &batch);
         let stream = self.streams.entry(from).or_default();
         if stream.start != batch.start {
             // Positions of another start have no meaning in this one.
@@ -378,16 +365,25 @@ impl Replica {
     }
 
     /// Returns the decisions that came with writes of homes.
-    pub(crate) fn decided(&self) -> impl Iterator<Item = &(ShardId, TransactionId, Box<Commit>)> {
-        self.decided.iter()
+    pub(crate) fn decided(&self) -> Vec<DecidedOf> {
+        let all = self.decided.all();
+        all.map(|(home, of, tid, commit)| (home, of, tid, Box::new(commit.clone()))).collect()
+    }
+
+    /// Returns those that came with writes of a shard, and the home of each.
+    pub(crate) fn decided_in(&self, shard: ShardId) -> Vec<(Address, TransactionId, Box<Commit>)> {
+        let here = self.decided.all().filter(|(_, of, ..)| *of == shard);
+        here.map(|(home, _, tid, commit)| (home, tid, Box::new(commit.clone()))).collect()
+    }
+
+    /// Returns the commit of a transaction that was decided with writes of a shard.
+    pub(crate) fn commit_of(&self, shard: ShardId, tid: TransactionId) -> Option<&Commit> {
+        self.decided.find(shard, tid)
     }
 
     /// Adds decisions that another copy has received.
-    pub(crate) fn add_decided(
-        &mut self,
-        decided: impl IntoIterator<Item = (ShardId, TransactionId, Box<Commit>)>,
-    ) {
-        self.decided.extend(decided);
+    pub(crate) fn add_decided(&mut self, decided: impl IntoIterator<Item = DecidedOf>) {
+        decided.into_iter().for_each(|decided| self.decided.add(decided));
     }
 
     /// Returns each stream's position, for a checkpoint.

@@ -89,7 +89,10 @@ impl Config {
         self.is_mine(handover.shard)
             && is_stamp(handover.last)
             && are_losses(&handover.losses)
-            && handover.decided.iter().all(|(_, commit)| self.is_commit(commit))
+            && handover
+                .decided
+                .iter()
+                .all(|(home, _, commit)| self.topology.has(*home) && self.is_commit(commit))
             && handover.copies.iter().all(|copied| {
                 self.is_copied(copied) && self.shard_of(&copied.key) == handover.shard
             })
@@ -363,7 +366,8 @@ impl Part {
         match self {
             Part::Values(values) => values.iter().all(|copied| config.is_copied(copied)),
             Part::Rest(rest) => {
-                let Rest { ceiling, records, hidden, positions, table, taken, .. } = &**rest;
+                let Rest { ceiling, records, hidden, positions, table, taken, decided, .. } =
+                    &**rest;
                 is_stamp(*ceiling)
                     && records.iter().all(|record| record.is_within(config))
                     && hidden.iter().all(|(shard, stamp, key, _, dependencies)| {
@@ -374,6 +378,12 @@ impl Part {
                     })
                     && table.iter().all(|table| config.is_table(table))
                     && taken.iter().all(|(shard, _)| config.is_mine(*shard))
+                    && decided.iter().all(|(home, shard, tid, commit)| {
+                        config.topology.has(*home)
+                            && config.is_mine(*shard)
+                            && is_client(tid.client, &config.topology)
+                            && config.is_commit(commit)
+                    })
                     && positions.iter().all(|(home, ..)| config.topology.has(*home))
             }
         }

@@ -41,7 +41,7 @@ impl Occult {
                 positions: self.replica.positions(),
                 table: self.moving.knows_table().then(|| self.table()),
                 taken: self.store.taken().collect(),
-                decided: self.replica.decided().cloned().collect(),
+                decided: self.replica.decided(),
             })));
         }
         if checkpoint.complete {

@@ -443,9 +443,11 @@ impl Occult {
         let place = after.clone().map(|key| (shard, key));
         let (copies, done) =
             self.store.copies(place.as_ref(), |other| other == shard, Stamp::ZERO, PART_KEYS);
-        let decided = self.replica.decided().filter(|(of, ..)| *of == shard);
-        let decided = decided.map(|(_, tid, commit)| (*tid, commit.clone()));
-        let decided = decided.chain(self.home.unconfirmed(shard)).collect();
+        let is_first = after.is_none();
+        let mut decided = if is_first { self.replica.decided_in(shard) } else { Vec::new() };
+        if is_first {
+            decided.extend(self.home.unconfirmed(shard));
+        }
         let handover = Handover { shard, number, after, last, copies, decided, losses, done };
         self.out.send(from, Body::Handover(handover));
     }
@@ -487,9 +489,9 @@ impl Occult {
         for copied in &handover.copies {
             self.store.copy(handover.shard, copied.clone());
         }
-        let decided = handover.decided.iter();
-        let shard = handover.shard;
-        self.replica.add_decided(decided.map(|(tid, commit)| (shard, *tid, commit.clone())));
+        let (decided, shard) = (handover.decided.iter(), handover.shard);
+        let decided = decided.map(|(home, tid, commit)| (*home, shard, *tid, commit.clone()));
+        self.replica.add_decided(decided);
     }
 
     /// Becomes the home of a shard whose data is complete.
