@@ -60,9 +60,8 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     /// Returns whether this worker has all data that a home has taken over from others.
     fn has_taken_all(&self, home: Address) -> bool {
-        let theirs = self.homes.moved().filter(|shard| self.homes.home(*shard) == home.site);
-        let mut theirs = theirs.filter(|shard| self.config.owner(home.site, *shard) == home);
-        theirs.all(|shard| !self.config.is_mine(shard) || self.store.is_current(shard, self.homes))
+        let home_of = |shard| self.config.owner(self.homes.home(shard), shard);
+        self.store.missing().all(|shard| home_of(shard) != home)
     }
 
     /// Returns what this site has confirmed about the homes of a site.

@@ -210,11 +210,6 @@ impl Homes {
         self.changes(shard).last().map_or(0, |change| change.number)
     }
 
-    /// Returns the shards that have moved.
-    pub(crate) fn moved(&self) -> impl Iterator<Item = ShardId> + '_ {
-        self.changes.keys().copied()
-    }
-
     /// Returns all changes of a shard's home, in order.
     pub(crate) fn changes(&self, shard: ShardId) -> &[HomeChange] {
         if self.changes.is_empty() {

@@ -45,6 +45,8 @@ pub(crate) struct Store {
     /// For shards that have moved: the number of the last move after which the data here is
     /// complete.
     taken: BTreeMap<ShardId, u64>,
+    /// For shards whose data here is not complete after their last move: the move's number.
+    missing: BTreeMap<ShardId, u64>,
     /// Where the removal of old timestamps continues.
     sweep_after: Option<(ShardId, Key)>,
     /// Versions that are kept for readers of all keys.
@@ -64,6 +66,7 @@ impl Store {
             keys: 0,
             held: (0, 0),
             taken: BTreeMap::new(),
+            missing: BTreeMap::new(),
             sweep_after: None,
             snapshots: Snapshots::default(),
         }
@@ -245,6 +248,22 @@ impl Store {
     pub(crate) fn note_taken(&mut self, shard: ShardId, number: u64) {
         let known = self.taken.entry(shard).or_default();
         *known = number.max(*known);
+        if self.missing.get(&shard).is_some_and(|missing| *missing <= *known) {
+            self.missing.remove(&shard);
+        }
+    }
+
+    /// Notes that a shard moves. Its data here is complete again when
+    /// [`note_taken`](Self::note_taken) has this number.
+    pub(crate) fn note_moved(&mut self, shard: ShardId, number: u64) {
+        if self.taken_by(shard) < number {
+            self.missing.insert(shard, number);
+        }
+    }
+
+    /// Returns the shards whose data here is not complete after their last move.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = ShardId> + '_ {
+        self.missing.keys().copied()
     }
 
     /// Returns whether writes of the shard are hidden.

@@ -244,6 +244,7 @@ impl Occult {
             if self.config.is_mine(*shard)
                 && let Some((change, before)) = self.homes.last_change(*shard)
             {
+                self.store.note_moved(*shard, change.number);
                 let home = self.config.owner(before, *shard);
                 if home != me {
                     let shown = self.replica.shown_by(home, *shard);
@@ -446,7 +447,8 @@ impl Occult {
         let is_first = after.is_none();
         let mut decided = if is_first { self.replica.decided_in(shard) } else { Vec::new() };
         if is_first {
-            decided.extend(self.home.unconfirmed(shard));
+            let mine = self.home.unconfirmed(shard);
+            decided.extend(mine.map(|(tid, commit)| (self.config.address, tid, commit)));
         }
         let handover = Handover { shard, number, after, last, copies, decided, losses, done };
         self.out.send(from, Body::Handover(handover));
