@@ -8,6 +8,7 @@ mod occult;
 mod operations;
 mod pcpsi_outcome;
 mod pcpsi_snapshot;
+mod pcpsi_unknown;
 mod primary;
 mod queue;
 mod rights;

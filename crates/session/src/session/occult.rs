@@ -8,7 +8,7 @@ use solera_commands::Command as Described;
 use solera_config::{ClusterSpec, Timestamps};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_occult::{
-    AbortCause, CausalTimestamp, Command, OnStale, ReadCounts, Response, Scheme, ShardId, Unknown,
+    AbortCause, CausalTimestamp, Command, OnStale, ReadCounts, Response, Scheme, ShardId,
 };
 use solera_time::{Physical, Timestamp};
 
@@ -40,7 +40,10 @@ pub(crate) struct OccultSession {
     pub(crate) at_home: u64,
     /// The transaction of an update whose outcome is unknown. The session must know it before it
     /// goes on.
-    pending: Option<u64>,
+    pub(super) pending: Option<u64>,
+    /// Whether nobody knows the outcome of an update any more, on which the session may depend. It
+    /// goes on only after RESET.
+    pub(super) has_lost_outcome: bool,
     /// Keys that the present transaction has used, or the last one, for errors.
     used: Vec<Key>,
     /// Watched keys, and the digest of each when it was watched.
@@ -70,14 +73,19 @@ pub fn scheme(spec: &ClusterSpec) -> Scheme {
 impl OccultSession {
     /// Creates the state of a session that has seen nothing.
     pub(crate) fn new(spec: &ClusterSpec) -> OccultSession {
+        OccultSession::with(scheme(spec))
+    }
+
+    pub(super) fn with(scheme: Scheme) -> OccultSession {
         OccultSession {
-            past: CausalTimestamp::new(scheme(spec)),
+            past: CausalTimestamp::new(scheme),
             epoch: 0,
             on_stale: OnStale::Home,
             reads: 0,
             stale: 0,
             at_home: 0,
             pending: None,
+            has_lost_outcome: false,
             used: Vec::new(),
             watched: Vec::new(),
             snapshot: None,
@@ -109,7 +117,7 @@ impl<W: Context> ClientSession<W> {
         key: &[u8],
         op: &Op,
     ) -> bool {
-        if op.is_update() || self.occult.pending.is_some() {
+        if op.is_update() || self.occult.pending.is_some() || self.occult.has_lost_outcome {
             return false;
         }
         let (now, past, epoch) = (self.now, &mut self.occult.past, self.occult.epoch);
@@ -239,7 +247,7 @@ impl<W: Context> ClientSession<W> {
             }
             Response::Failed(error) => Ok(Err(error)),
             Response::Unknown(unknown) => {
-                self.note_unknown(unknown);
+                self.occult.note_unknown(unknown);
                 Err(format!(
                     "UNKNOWN the home of {} did not answer in time; the command may have been done, and may still be",
                     self.key_in_space(&op.key)
@@ -394,7 +402,7 @@ impl<W: Context> ClientSession<W> {
                 }
             }
             Response::Unknown(unknown) => {
-                self.note_unknown(unknown);
+                self.occult.note_unknown(unknown);
                 Err(NotDone::Failed(format!(
                     "UNKNOWN a home did not answer in time; the transaction may have been committed, and may still \
                      be: SOLERA.OUTCOME {} tells it",
@@ -607,24 +615,13 @@ impl<W: Context> ClientSession<W> {
     /// goes on.
     ///
     /// # Errors
-    /// The error reply, if the outcome is still unknown.
+    /// The error reply, if the outcome is still unknown, or nobody knows it any more.
     pub(crate) async fn await_pending(&mut self) -> Result<(), String> {
         self.check_lost()?;
+        self.occult.check_outcome()?;
         let Some(transaction) = self.occult.pending else { return Ok(()) };
-        match self.call_occult(Command::Await { transaction }).await? {
-            Response::Unknown(_) => Err(
-                "TRYAGAIN the outcome of an earlier command is still unknown, because a home does not answer; \
-                 nothing was done. RESET makes the session forget that command"
-                    .to_owned(),
-            ),
-            response => {
-                self.occult.pending = None;
-                if let Response::Committed { past, .. } = response {
-                    self.occult.past = past;
-                }
-                Ok(())
-            }
-        }
+        let answer = self.call_occult(Command::Await { transaction }).await?;
+        self.occult.take_outcome(answer)
     }
 
     /// Checks that the data of keys has arrived at homes that were taken by force. Only then is it
@@ -670,13 +667,6 @@ impl<W: Context> ClientSession<W> {
     pub(super) fn abandon_pending(&mut self) {
         if let Some(transaction) = self.occult.pending.take() {
             self.worker.send_occult(Command::Abort { transaction });
-        }
-    }
-
-    fn note_unknown(&mut self, unknown: Unknown) {
-        match unknown {
-            Unknown::Past(past) => self.occult.past = past,
-            Unknown::Pending(transaction) => self.occult.pending = Some(transaction),
         }
     }
 
