@@ -75,6 +75,11 @@ impl Transaction {
         self.reads.iter().map(|read| (read.shard, read.shown)).collect()
     }
 
+    /// Returns its reads, each with the number of moves that the copy's worker had carried out.
+    pub(crate) fn reads_with_epochs(&self) -> Vec<(ShardId, Stamp, u64)> {
+        self.reads.iter().map(|read| (read.shard, read.shown, read.epoch)).collect()
+    }
+
     /// Checks a read before it counts (§4.3). The copy must show every write of the shard on which
     /// the client depends, and every write of the shard on which the version that was read depends.
     pub fn check(

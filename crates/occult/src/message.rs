@@ -114,8 +114,9 @@ pub struct Execute {
     pub attempt: u32,
     /// The client's timestamp.
     pub timestamp: CausalTimestamp,
-    /// The shards that it has read, and the shardstamps of the copies.
-    pub reads: Vec<(ShardId, Stamp)>,
+    /// The shards that it has read, the shardstamps of the copies, and the number of moves that each
+    /// copy's worker had carried out.
+    pub reads: Vec<(ShardId, Stamp, u64)>,
     /// Operations that execute on the latest versions.
     pub operations: Vec<(Key, Op)>,
     /// Effects of operations that the client has executed on what it has read.
@@ -131,7 +132,8 @@ pub enum Executed {
     Committed(Vec<Outcome>, CausalTimestamp),
     /// An operation failed; nothing has changed.
     Failed(Key, OpError),
-    /// A version that it overwrites depends on a write in this shard that its reads have missed.
+    /// A version that it overwrites depends on a write in this shard that its reads have missed, or
+    /// the shard has moved since its read.
     Conflict(ShardId),
     /// Another transaction has locked this key. Nothing has changed.
     Locked(Key),

@@ -139,7 +139,8 @@ impl Config {
 
     fn is_execute(&self, execute: &Execute) -> bool {
         let Execute { timestamp, reads, operations, writes, .. } = execute;
-        let is_read = |(shard, stamp): &(ShardId, Stamp)| shard.0 < self.shards && is_stamp(*stamp);
+        let is_read =
+            |(shard, shown, _): &(ShardId, Stamp, u64)| shard.0 < self.shards && is_stamp(*shown);
         self.is_timestamp(timestamp)
             && reads.iter().all(is_read)
             && operations.iter().all(|(key, _)| self.holds(key))

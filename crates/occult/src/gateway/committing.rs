@@ -348,7 +348,7 @@ impl Gateway {
             tid,
             attempt: 0,
             timestamp: transaction.timestamp().clone(),
-            reads: transaction.reads(),
+            reads: transaction.reads_with_epochs(),
             operations,
             writes: transaction.writes().to_vec(),
             oldest: 0,

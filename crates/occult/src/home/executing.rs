@@ -7,7 +7,7 @@ use super::{Context, Ended, Home};
 use crate::config::Rule;
 use crate::message::{Body, Execute, Executed, TransactionId};
 use crate::record::Record;
-use crate::shard::Stamp;
+use crate::shard::{ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
 impl Home {
@@ -84,6 +84,13 @@ impl Home {
         if self.is_too_far_ahead(context, timestamp.greatest(context.site())) {
             return refused(Executed::Ahead);
         }
+        // If a read shard was taken by force since, its new home may assign stamps below the one that
+        // the read has seen as shown. The client may not know of the move yet.
+        let has_moved =
+            |(shard, _, epoch): &&(ShardId, Stamp, u64)| *epoch < context.homes.moved_by(*shard);
+        if let Some((shard, ..)) = reads.iter().find(has_moved) {
+            return refused(Executed::Conflict(*shard));
+        }
         let mut overwritten = context.overwritten_by(&writes);
         let mut outcomes = Vec::new();
         for (key, op) in operations {
@@ -93,11 +100,11 @@ impl Home {
             }
         }
         // The reads must not have missed anything on which an overwritten version depends (§6.2).
-        let missed = reads.iter().find(|(shard, shown)| {
+        let missed = reads.iter().find(|(shard, shown, _)| {
             context.config.has(Rule::ValidateOverwriteSet)
                 && *shown < overwritten.stamp(*shard, context.homes)
         });
-        if let Some((shard, _)) = missed {
+        if let Some((shard, ..)) = missed {
             return refused(Executed::Conflict(*shard));
         }
         if context.config.has(Rule::OverwrittenTimestamps) {

@@ -1,0 +1,188 @@
+//! Gateways, and what homes keep for them, when homes move by force and sites leave and return.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use solera_data::{Key, Op, Value};
+use solera_machine::{Address, Machine, Now, RequestId, Topology};
+use solera_membership::Members;
+use solera_occult::{
+    Answer, Body, CausalTimestamp, ClientId, Command, Config, Execute, Executed, Input, Message,
+    Move, Occult, OnStale, Output, Question, Response, Scheme, ShardId, Stamp, TransactionId,
+};
+use solera_time::{Monotonic, Physical, SiteId};
+
+/// The home of shard 0.
+const A: u8 = 0;
+/// The home of shard 1.
+const B: u8 = 1;
+/// The home of shard 2.
+const C: u8 = 2;
+
+/// Three sites with one worker each, whose messages take a millisecond.
+struct Net {
+    workers: Vec<Occult>,
+    ms: u64,
+    /// Sender, receiver, and message.
+    queue: VecDeque<(Address, Address, Message)>,
+    /// What each worker has sent since a test last looked.
+    sent: Vec<Body>,
+    replies: BTreeMap<u64, Response>,
+    requests: u64,
+    moves: Vec<Move>,
+    members: Members,
+}
+
+impl Net {
+    fn new() -> Net {
+        let members = Members::new(3);
+        let workers = (0..3).map(|site| Occult::new(config(site), &members)).collect();
+        let mut net = Net {
+            workers,
+            ms: 10_000,
+            queue: VecDeque::new(),
+            sent: Vec::new(),
+            replies: BTreeMap::new(),
+            requests: 0,
+            moves: Vec::new(),
+            members,
+        };
+        net.run(300, all);
+        net
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic: Monotonic(self.ms * 1_000_000), physical: Physical(self.ms * 1_000) }
+    }
+
+    /// Takes the outputs of a site's worker, and answers its questions in the place of UniStore.
+    fn collect(&mut self, site: u8) {
+        while let Some(output) = self.workers[usize::from(site)].poll_output() {
+            match output {
+                Output::Send { to, message } => {
+                    self.sent.push(message.body.clone());
+                    self.queue.push_back((at(site), to, message));
+                }
+                Output::Reply { request, response, .. } => {
+                    self.replies.insert(request.0, response);
+                }
+                Output::Ask { ask, question: Question::Propose { number, next } } => {
+                    assert_eq!(number as usize, self.moves.len() + 1, "no other move has it");
+                    self.moves.push(next);
+                    let now = self.now();
+                    let input = Input::Answered { ask, answer: Answer::Agreed };
+                    self.workers[usize::from(site)].handle(now, input);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets time pass. `arrives` returns whether a message between two sites arrives.
+    fn run(&mut self, ms: u64, arrives: impl Fn(u8, u8, &Body) -> bool) {
+        for _ in 0..ms {
+            self.ms += 1;
+            for (from, to, message) in std::mem::take(&mut self.queue) {
+                if arrives(from.site.0, to.site.0, &message.body) {
+                    self.give(to.site.0, from, message);
+                }
+            }
+            for site in 0..3 {
+                let now = self.now();
+                self.workers[usize::from(site)].on_deadline(now);
+                self.collect(site);
+            }
+        }
+    }
+
+    fn give(&mut self, to: u8, from: Address, message: Message) {
+        let (now, generation) = (self.now(), self.members.generation(from.site));
+        let worker = &mut self.workers[usize::from(to)];
+        worker.handle(now, Input::Message { from, generation, message });
+        self.collect(to);
+    }
+
+    fn ask(&mut self, site: u8, command: Command) -> u64 {
+        self.requests += 1;
+        let (request, now) = (RequestId(self.requests), self.now());
+        self.workers[usize::from(site)].handle(now, Input::Client { request, command });
+        self.collect(site);
+        self.requests
+    }
+
+    fn set(&mut self, site: u8, past: &CausalTimestamp, key: &Key, value: &str) -> u64 {
+        let (past, key, op) = (past.clone(), key.clone(), Op::Set(Value::from(value)));
+        self.ask(site, Command::Execute { past, key, op, on_stale: OnStale::Home })
+    }
+
+    /// Moves a shard by force.
+    fn force(&mut self, at: u8, shard: u16, from: u8, to: u8) {
+        let shards = vec![(ShardId(shard), ShardId(shard))];
+        let (from, to) = (Some(SiteId(from)), vec![SiteId(to)]);
+        self.ask(at, Command::Move(Move { shards, from, to, forced: true }));
+    }
+}
+
+fn at(site: u8) -> Address {
+    Address { site: SiteId(site), worker: 0 }
+}
+
+fn config(site: u8) -> Config {
+    let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1, 1] });
+    Config { journal: false, ..Config::new(at(site), topology, 3) }
+}
+
+/// Returns a key of a shard.
+fn key(shard: u16) -> Key {
+    let keys = (0..).map(|n| Key::from(format!("k{n}").as_str()));
+    let config = config(0);
+    let mut keys = keys.filter(|key| config.shard_of(key.as_bytes()) == ShardId(shard));
+    keys.next().expect("there are many keys")
+}
+
+fn empty() -> CausalTimestamp {
+    CausalTimestamp::new(Scheme::PerSite(2))
+}
+
+fn all(_: u8, _: u8, _: &Body) -> bool {
+    true
+}
+
+/// A message of a client at C to the home at A: it has read shard 1, whose copy had carried out
+/// `epoch` moves, and writes a key of shard 0.
+fn reads_and_writes(number: u64, epoch: u64) -> Message {
+    let client = ClientId { address: at(C), incarnation: 1 };
+    let execute = Execute {
+        tid: TransactionId { client, number },
+        attempt: 1,
+        timestamp: empty(),
+        reads: vec![(ShardId(1), Stamp(9_000_000), epoch)],
+        operations: vec![(key(0), Op::Set(Value::from("v")))],
+        writes: Vec::new(),
+        oldest: number,
+    };
+    Message { epoch, body: Body::Execute(execute) }
+}
+
+/// The new home of a shard that was taken by force may assign stamps below those that the former
+/// home has shown. A read at the former home then looks newer than writes that it has missed.
+#[test]
+fn a_home_refuses_a_read_that_a_forced_move_has_followed() {
+    let mut net = Net::new();
+    net.force(C, 1, B, C);
+    net.run(1_000, |from, to, _| from != B && to != B);
+    assert_eq!(net.workers[usize::from(A)].homes().epoch(), 1);
+    net.sent.clear();
+    for (number, epoch) in [(1, 0), (2, 1)] {
+        net.give(A, at(C), reads_and_writes(number, epoch));
+    }
+    let answers = net.sent.iter().filter_map(|body| match body {
+        Body::Executed(tid, _, executed) => Some((tid.number, executed)),
+        _ => None,
+    });
+    let answers: Vec<_> = answers.collect();
+    assert!(matches!(
+        answers.as_slice(),
+        [(1, Executed::Conflict(ShardId(1))), (2, Executed::Committed(..))]
+    ));
+}
