@@ -175,6 +175,9 @@ pub enum Unknown {
     /// With [`Command::Await`] of this transaction, before anything else: only the outcome contains
     /// the dependencies of the transaction's writes.
     Pending(u64),
+    /// Not at all: the home was taken by force. The writes may have survived at other sites, and
+    /// nobody knows their dependencies.
+    Lost,
 }
 
 /// A reply.

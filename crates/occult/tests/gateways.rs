@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use solera_data::{Key, Op, Value};
+use solera_data::{Key, Op, Outcome, Value};
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
     Answer, Body, CausalTimestamp, ClientId, Command, Config, Execute, Executed, Input, Message,
     Move, Occult, OnStale, Output, Question, Response, Scheme, ShardId, Stamp, TransactionId,
+    Unknown,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -185,4 +186,22 @@ fn a_home_refuses_a_read_that_a_forced_move_has_followed() {
         answers.as_slice(),
         [(1, Executed::Conflict(ShardId(1))), (2, Executed::Committed(..))]
     ));
+}
+
+/// The home answers with the dependencies of the version that an update has overwritten. If the
+/// answer is lost with the home, and the write is not, nobody can tell them to the session.
+#[test]
+fn an_update_that_outlives_its_home_leaves_its_session_without_a_past() {
+    let mut net = Net::new();
+    let update = net.set(C, &empty(), &key(0), "v");
+    net.run(10, |from, to, body| {
+        (from, to) != (A, C) || !matches!(body, Body::Executed(..) | Body::Batch(_))
+    });
+    net.force(C, 0, A, B);
+    net.run(1_000, |from, to, _| from != A && to != A);
+    let now = net.now();
+    let get = (&key(0), &Op::Get);
+    let read = net.workers[usize::from(B)].read_at_once(now, &mut empty(), get);
+    assert_eq!(read, Some(Ok(Outcome::Bulk(Value::from("v")))), "the write has survived");
+    assert_eq!(net.replies.get(&update), Some(&Response::Unknown(Unknown::Lost)));
 }

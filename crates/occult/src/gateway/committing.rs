@@ -472,10 +472,10 @@ impl Gateway {
                 changed.contains(&(shard, executing.home.site))
             };
             if keys.any(is_gone) {
-                // If the write has survived, each copy that the session can read shows it.
-                let past = Unknown::Past(open.transaction.timestamp().clone());
+                // If the write has survived, the session depends on what the overwritten version
+                // depends on, which only the answer would have told.
                 let (request, abandoned) = (executing.request, executing.abandoned);
-                let reply = Response::Unknown(past);
+                let reply = Response::Unknown(Unknown::Lost);
                 self.conclude(context, number, (request, abandoned), reply);
             }
         }

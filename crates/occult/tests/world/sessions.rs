@@ -396,6 +396,12 @@ impl Sessions {
                         self.sessions[at].request = None;
                         self.sessions[at].state = State::Over;
                     }
+                    Unknown::Lost => {
+                        self.note_unanswered(world, at, &state);
+                        self.record(at, Outcome::Unknown);
+                        self.sessions[at].request = None;
+                        self.sessions[at].state = State::Over;
+                    }
                 }
             }
             (State::Single, Response::TimedOut | Response::Ahead(_)) => {

@@ -10,6 +10,7 @@ impl OccultSession {
         match unknown {
             Unknown::Past(past) => self.past = past,
             Unknown::Pending(transaction) => self.pending = Some(transaction),
+            Unknown::Lost => self.has_lost_outcome = true,
         }
     }
 
@@ -30,11 +31,12 @@ impl OccultSession {
     /// The error reply, if the outcome is still unknown, or nobody knows it any more.
     pub(super) fn take_outcome(&mut self, answer: Response) -> Result<(), String> {
         match answer {
-            Response::Unknown(_) => {
+            Response::Unknown(Unknown::Pending(_)) => {
                 return Err("TRYAGAIN the outcome of an earlier command is still unknown, because a home does not \
                      answer; nothing was done. RESET makes the session forget that command"
                     .to_owned());
             }
+            Response::Unknown(unknown) => self.note_unknown(unknown),
             Response::Committed { past, .. } => self.past = past,
             // The worker has forgotten it. The update may be done, and its dependencies are unknown.
             Response::NoSuchTransaction => self.has_lost_outcome = true,
@@ -75,6 +77,18 @@ mod tests {
         let committed = Response::Committed { outcomes, past: past.clone(), counts };
         assert_eq!(session.take_outcome(committed), Ok(()));
         assert_eq!((session.pending, session.past), (None, past));
+    }
+
+    /// The outcome is lost with the home, whether it was pending or not.
+    #[test]
+    fn a_session_does_not_go_on_after_its_update_was_lost_with_a_home() {
+        let mut session = OccultSession::with(Scheme::PerSite(2));
+        session.note_unknown(Unknown::Lost);
+        assert!(session.check_outcome().is_err_and(|error| error.starts_with("LOST")));
+        let mut session = waiting();
+        let answer = session.take_outcome(Response::Unknown(Unknown::Lost));
+        assert!(answer.is_err_and(|error| error.starts_with("LOST")));
+        assert_eq!(session.pending, None);
     }
 
     /// The worker forgets outcomes for which nobody has asked for a while. The session went on, and

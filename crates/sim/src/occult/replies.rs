@@ -142,6 +142,7 @@ impl OccultSessions {
     ) {
         match unknown {
             Unknown::Past(past) => self.go_on_with(world, index, past),
+            Unknown::Lost => self.end(world, index, Outcome::Unknown),
             Unknown::Pending(transaction) => {
                 let at = self.sessions[index].at;
                 if awaits < AWAITS && self.random.chance(70) {
