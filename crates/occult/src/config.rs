@@ -144,7 +144,8 @@ pub struct Config {
     /// Scheme of timestamps.
     pub scheme: Scheme,
     /// Number of this start of the worker's process, unless its journal has a greater one. A later
-    /// start has a greater number.
+    /// start has a greater number. The machine uses the lower 48 bits, and puts the generation above
+    /// them.
     pub incarnation: u64,
     /// Generation of its site to which the worker belongs. In any generation but the first, the
     /// worker gets its data from other sites.
@@ -180,6 +181,14 @@ impl Config {
             timing: Timing::default(),
             without: Without::default(),
         }
+    }
+
+    /// Puts the generation into the incarnation. A worker of a later generation has no journal of
+    /// the earlier ones, and other workers must take it for a later process.
+    pub(crate) fn with_generation_in_incarnation(self) -> Config {
+        const BITS: u32 = 48;
+        let start = self.incarnation & ((1 << BITS) - 1);
+        Config { incarnation: u64::from(self.generation) << BITS | start, ..self }
     }
 
     /// Returns whether a rule is in force.

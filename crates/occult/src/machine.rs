@@ -67,6 +67,7 @@ impl Occult {
 
     /// Creates a machine whose process has not started.
     pub(crate) fn empty(config: Config, members: &Members) -> Occult {
+        let config = config.with_generation_in_incarnation();
         let homes = config.first_homes();
         let mut worker = Occult {
             store: Store::new(config.scheme),

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use solera_data::{Key, Op, Outcome, Value};
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
-use solera_membership::Members;
+use solera_membership::{Change, Gap, Members, Participant};
 use solera_occult::{
     Answer, Body, CausalTimestamp, ClientId, Command, Config, Execute, Executed, Input, Message,
     Move, Occult, OnStale, Output, Question, Response, Scheme, ShardId, Stamp, TransactionId,
     Unknown,
 };
-use solera_time::{Monotonic, Physical, SiteId};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 
 /// The home of shard 0.
 const A: u8 = 0;
@@ -116,6 +116,26 @@ impl Net {
         self.ask(site, Command::Execute { past, key, op, on_stale: OnStale::Home })
     }
 
+    /// Gives all workers another list of sites.
+    fn set_members(&mut self, members: Members) {
+        let now = self.now();
+        for site in 0..3 {
+            self.workers[usize::from(site)].set_members(now, &members);
+            self.collect(site);
+        }
+        self.members = members;
+    }
+
+    /// Removes the site C, whose worker is down.
+    fn remove_c(&mut self) {
+        let without_c = |from, to, _: &Body| from != C && to != C;
+        self.set_members(self.members.changed(SiteId(A), SiteId(C), Change::Remove).unwrap());
+        self.run(1_000, without_c);
+        let gap = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
+        self.set_members(self.members.closed(SiteId(C), gap));
+        self.run(2_000, without_c);
+    }
+
     /// Moves a shard by force.
     fn force(&mut self, at: u8, shard: u16, from: u8, to: u8) {
         let shards = vec![(ShardId(shard), ShardId(shard))];
@@ -130,7 +150,7 @@ fn at(site: u8) -> Address {
 
 fn config(site: u8) -> Config {
     let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1, 1] });
-    Config { journal: false, ..Config::new(at(site), topology, 3) }
+    Config { journal: false, incarnation: 9_000, ..Config::new(at(site), topology, 3) }
 }
 
 /// Returns a key of a shard.
@@ -204,4 +224,26 @@ fn an_update_that_outlives_its_home_leaves_its_session_without_a_past() {
     let read = net.workers[usize::from(B)].read_at_once(now, &mut empty(), get);
     assert_eq!(read, Some(Ok(Outcome::Bulk(Value::from("v")))), "the write has survived");
     assert_eq!(net.replies.get(&update), Some(&Response::Unknown(Unknown::Lost)));
+}
+
+/// Each start of a process draws its incarnation at random. A site that was removed and joins again
+/// may draw a smaller one, and homes took its messages for those of the former process.
+#[test]
+fn a_site_that_joins_again_with_a_smaller_incarnation_is_served() {
+    let mut net = Net::new();
+    let update = net.set(C, &empty(), &key(0), "v");
+    net.run(100, all);
+    assert!(matches!(net.replies[&update], Response::Committed { .. }));
+    net.remove_c();
+    net.set_members(net.members.changed(SiteId(A), SiteId(C), Change::Add).unwrap());
+    let generation = net.members.generation(SiteId(C));
+    assert_eq!(generation, 1);
+    let config = Config { generation, incarnation: 8_000, ..config(C) };
+    net.queue.clear();
+    net.workers[usize::from(C)] = Occult::new(config, &net.members);
+    net.run(1_000, all);
+    let update = net.set(C, &empty(), &key(0), "v");
+    net.run(1_000, all);
+    let reply = net.replies.get(&update);
+    assert!(matches!(reply, Some(Response::Committed { .. })), "{reply:?}");
 }
