@@ -6,6 +6,7 @@ mod exec;
 mod mode;
 mod occult;
 mod operations;
+mod pcpsi_lost;
 mod pcpsi_outcome;
 mod pcpsi_snapshot;
 mod pcpsi_unknown;

@@ -16,6 +16,7 @@ use super::ClientSession;
 use super::conflict::PATIENCE;
 use super::mode::{Current, OccultTransaction};
 use super::operations::{Dropped, Results, Stopped};
+use super::pcpsi_lost::lost_reply;
 use super::queue::Queue;
 use crate::context::{Context, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
@@ -237,12 +238,12 @@ impl<W: Context> ClientSession<W> {
         self.occult.reads += u64::from(!op.op.is_update());
         match self.call_occult(command).await? {
             Response::Committed { mut outcomes, past, counts } => {
-                // A home may have been taken by force meanwhile.
+                self.occult.past = past;
+                self.occult.count(counts);
+                // A home may have been taken by force since the read.
                 if !op.op.is_update() {
                     self.check_lost()?;
                 }
-                self.occult.past = past;
-                self.occult.count(counts);
                 outcomes.pop().map(Ok).ok_or_else(|| self.unanswered())
             }
             Response::Failed(error) => Ok(Err(error)),
@@ -648,19 +649,9 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply.
     fn check_lost(&mut self) -> Result<(), String> {
-        let (past, epoch) = (&self.occult.past, self.occult.epoch);
-        let checked = self.worker.with_occult(|occult| {
-            let lost = occult.has_lost(past, epoch);
-            // While it is not known what is lost, the past must be checked again.
-            let homes = occult.homes();
-            (!lost).then(|| if homes.undecided().is_empty() { homes.epoch() } else { epoch })
-        });
-        match checked {
-            Some(Some(epoch)) => self.occult.epoch = epoch,
-            Some(None) => return Err(lost_reply()),
-            None => {}
-        }
-        Ok(())
+        let (session, is_open) = (&mut self.occult, self.mode.occult().is_some());
+        let checked = self.worker.with_occult(|occult| session.check_lost(occult, is_open));
+        checked.unwrap_or(Ok(()))
     }
 
     /// Stops waiting for the outcome of an update, because the session ends.
@@ -722,12 +713,6 @@ impl<W: Context> ClientSession<W> {
 fn conflict_on(key: &Key, cause: &str) -> String {
     let key = String::from_utf8_lossy(key.as_bytes());
     format!("ABORTED conflict on '{key}'; {cause}; nothing was changed")
-}
-
-fn lost_reply() -> String {
-    "LOST the session or its token depends on writes of a site whose homes were taken by force, and these writes may \
-     be lost; RESET, and go on without the token"
-        .to_owned()
 }
 
 fn too_few_sites() -> String {

@@ -1,0 +1,92 @@
+//! Sessions that depend on writes that were lost with a home of keys of level `pcpsi`.
+
+use solera_occult::Occult;
+
+use super::occult::OccultSession;
+
+impl OccultSession {
+    /// Checks that the session depends on nothing that was lost with a home. While a transaction is
+    /// open, the past lacks its reads, so the past of its commit is checked against the same moves
+    /// again.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(super) fn check_lost(&mut self, occult: &Occult, is_open: bool) -> Result<(), String> {
+        if occult.has_lost(&self.past, self.epoch) {
+            return Err(lost_reply());
+        }
+        // While it is not known what is lost, the past must be checked again.
+        let homes = occult.homes();
+        if !is_open && homes.undecided().is_empty() {
+            self.epoch = homes.epoch();
+        }
+        Ok(())
+    }
+}
+
+/// Returns the error reply to a session or a token that depends on lost writes.
+pub(super) fn lost_reply() -> String {
+    "LOST the session or its token depends on writes of a site whose homes were taken by force, and these writes may \
+     be lost; RESET, and go on without the token"
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use solera_machine::{Address, Machine, Now, Topology};
+    use solera_membership::Members;
+    use solera_occult::{
+        Body, CausalTimestamp, Config, Input, Message, Move, Scheme, ShardId, Stamp, Table,
+    };
+    use solera_time::{Monotonic, Physical, SiteId};
+
+    use super::*;
+
+    const LAST: Stamp = Stamp(100);
+
+    fn at(site: u8) -> Address {
+        Address { site: SiteId(site), worker: 0 }
+    }
+
+    /// Returns a worker of the site 2 that has learned that site 1 has taken shard 0 from site 0,
+    /// whose writes up to `LAST` are not lost.
+    fn worker() -> Occult {
+        let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1, 1] });
+        let mut worker = Occult::new(Config::new(at(2), topology, 3), &Members::new(3));
+        let shards = vec![(ShardId(0), ShardId(0))];
+        let (from, to) = (Some(SiteId(0)), vec![SiteId(1)]);
+        let moves = vec![Move { shards, from, to, forced: true }];
+        let table = Table { founders: 3, moves, lasts: vec![(ShardId(0), 1, LAST)] };
+        let message = Message { epoch: 1, body: Body::Table(Box::new(table)) };
+        let now = Now { monotonic: Monotonic(1), physical: Physical(1) };
+        worker.handle(now, Input::Message { from: at(1), generation: 0, message });
+        assert_eq!(worker.homes().epoch(), 1);
+        worker
+    }
+
+    fn past(stamp: Stamp) -> CausalTimestamp {
+        let mut past = CausalTimestamp::new(Scheme::PerSite(2));
+        past.raise(ShardId(0), SiteId(0), stamp);
+        past
+    }
+
+    /// A transaction has read a write that is lost, and commits after the worker has learned it.
+    /// Its later operations checked the session's past, without that read, for the last time.
+    #[test]
+    fn a_session_learns_that_its_transaction_has_read_what_is_lost() {
+        let (worker, mut session) = (worker(), OccultSession::with(Scheme::PerSite(2)));
+        assert_eq!(session.check_lost(&worker, true), Ok(()));
+        session.past = past(LAST.next());
+        assert!(session.check_lost(&worker, false).is_err_and(|error| error.starts_with("LOST")));
+    }
+
+    #[test]
+    fn a_session_that_depends_on_nothing_lost_is_checked_once_for_each_move() {
+        let (worker, mut session) = (worker(), OccultSession::with(Scheme::PerSite(2)));
+        session.past = past(LAST);
+        assert_eq!(session.check_lost(&worker, false), Ok(()));
+        assert_eq!(session.epoch, 1);
+    }
+}
