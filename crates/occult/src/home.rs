@@ -24,7 +24,7 @@ use crate::outbox::Outbox;
 use crate::passed::Passed;
 use crate::rare;
 use crate::record::Record;
-use crate::shard::{Homes, ShardId, Stamp};
+use crate::shard::{Homes, STAMP_END, ShardId, Stamp};
 use crate::store::Store;
 use crate::timestamp::CausalTimestamp;
 
@@ -204,9 +204,9 @@ impl Home {
         !self.prepared.is_empty() || !self.parked.is_empty() || self.unconfirmed > 0
     }
 
-    /// Returns whether a client's stamp is so far ahead of the clock that no correct clock can have
-    /// produced it.
-    fn is_too_far_ahead(&self, context: &Context<'_>, stamp: Stamp) -> bool {
+    /// Returns whether a stamp is so far ahead of the clock that no correct clock can have produced
+    /// it.
+    pub(crate) fn is_too_far_ahead(&self, context: &Context<'_>, stamp: Stamp) -> bool {
         let clock = self.clock.max(context.clock()).0;
         stamp.0 > clock.saturating_add(context.config.timing.max_ahead.as_micros() as u64)
     }
@@ -236,7 +236,7 @@ impl Home {
     fn advance(&mut self, context: &mut Context<'_>, to: Stamp) {
         self.clock = self.clock.max(to);
         if self.clock > self.ceiling {
-            self.ceiling = Stamp(self.clock.0 + CEILING_STEP);
+            self.ceiling = Stamp((self.clock.0 + CEILING_STEP).min(STAMP_END - 1));
             context.out.record(Record::Ceiling(self.ceiling));
         }
     }

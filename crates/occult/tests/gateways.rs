@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use solera_data::{Key, Op, Outcome, Value};
+use solera_data::{Effect, Key, Op, Outcome, Value};
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_membership::{Change, Gap, Members, Participant};
 use solera_occult::{
-    Answer, Body, CausalTimestamp, ClientId, Command, Config, Execute, Executed, Input, Message,
-    Move, Occult, OnStale, Output, Question, Response, Scheme, ShardId, Stamp, TransactionId,
-    Unknown,
+    Answer, Body, CausalTimestamp, ClientId, Command, Commit, Config, Decision, Execute, Executed,
+    Handover, Input, Message, Move, Occult, OnStale, Output, Prepare, Question, Recovery, Response,
+    STAMP_END, Scheme, ShardId, Stamp, TransactionId, Unknown,
 };
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 
@@ -136,11 +136,11 @@ impl Net {
         self.run(2_000, without_c);
     }
 
-    /// Moves a shard by force.
-    fn force(&mut self, at: u8, shard: u16, from: u8, to: u8) {
+    /// Moves a shard.
+    fn shift(&mut self, at: u8, shard: u16, (from, to): (u8, u8), forced: bool) {
         let shards = vec![(ShardId(shard), ShardId(shard))];
         let (from, to) = (Some(SiteId(from)), vec![SiteId(to)]);
-        self.ask(at, Command::Move(Move { shards, from, to, forced: true }));
+        self.ask(at, Command::Move(Move { shards, from, to, forced }));
     }
 }
 
@@ -153,12 +153,16 @@ fn config(site: u8) -> Config {
     Config { journal: false, incarnation: 9_000, ..Config::new(at(site), topology, 3) }
 }
 
-/// Returns a key of a shard.
 fn key(shard: u16) -> Key {
+    nth_key(shard, 0)
+}
+
+/// Returns a key of a shard.
+fn nth_key(shard: u16, nth: usize) -> Key {
     let keys = (0..).map(|n| Key::from(format!("k{n}").as_str()));
     let config = config(0);
     let mut keys = keys.filter(|key| config.shard_of(key.as_bytes()) == ShardId(shard));
-    keys.next().expect("there are many keys")
+    keys.nth(nth).expect("there are many keys")
 }
 
 fn empty() -> CausalTimestamp {
@@ -190,7 +194,7 @@ fn reads_and_writes(number: u64, epoch: u64) -> Message {
 #[test]
 fn a_home_refuses_a_read_that_a_forced_move_has_followed() {
     let mut net = Net::new();
-    net.force(C, 1, B, C);
+    net.shift(C, 1, (B, C), true);
     net.run(1_000, |from, to, _| from != B && to != B);
     assert_eq!(net.workers[usize::from(A)].homes().epoch(), 1);
     net.sent.clear();
@@ -217,7 +221,7 @@ fn an_update_that_outlives_its_home_leaves_its_session_without_a_past() {
     net.run(10, |from, to, body| {
         (from, to) != (A, C) || !matches!(body, Body::Executed(..) | Body::Batch(_))
     });
-    net.force(C, 0, A, B);
+    net.shift(C, 0, (A, B), true);
     net.run(1_000, |from, to, _| from != A && to != A);
     let now = net.now();
     let get = (&key(0), &Op::Get);
@@ -246,4 +250,76 @@ fn a_site_that_joins_again_with_a_smaller_incarnation_is_served() {
     net.run(1_000, all);
     let reply = net.replies.get(&update);
     assert!(matches!(reply, Some(Response::Committed { .. })), "{reply:?}");
+}
+
+fn tid(number: u64) -> TransactionId {
+    TransactionId { client: ClientId { address: at(C), incarnation: 1 }, number }
+}
+
+/// A client at C prepares a write of shard 0 at A.
+fn prepare(number: u64, decision_home: u8) -> Body {
+    Body::Prepare(Prepare {
+        tid: tid(number),
+        above: Stamp::ZERO,
+        writes: vec![(nth_key(0, number as usize), Effect::default())],
+        decision_home: at(decision_home),
+        decision_shard: ShardId(u16::from(decision_home)),
+        oldest: number,
+    })
+}
+
+/// A home follows no commit whose stamp no correct clock can have produced. Its bound of stamps
+/// went beyond the greatest stamp, so that its journal could not be read any more.
+#[test]
+fn a_home_does_not_follow_a_commit_stamp_that_no_clock_has_reached() {
+    let config = Config { journal: true, ..config(A) };
+    let members = Members::new(3);
+    let mut home = Occult::new(config.clone(), &members);
+    let commit =
+        |stamp| Box::new(Commit { timestamp: empty(), stamps: vec![(SiteId(A), Stamp(stamp))] });
+    let decided = |stamp| Body::Decided(tid(1), Decision::Commit(commit(stamp)));
+    let bodies = [
+        (at(C), prepare(1, B)),
+        (at(B), decided(STAMP_END - 1)),
+        (at(C), prepare(2, A)),
+        (at(C), Body::Commit(tid(2), commit(STAMP_END - 1), vec![at(A), at(B)])),
+    ];
+    let now = Now { monotonic: Monotonic(1_000_000_000), physical: Physical(1_000_000) };
+    let (mut recovery, mut sent) = (Recovery::new(config, &members), Vec::new());
+    for (from, body) in bodies {
+        let message = Message { epoch: 0, body };
+        home.handle(now, Input::Message { from, generation: 0, message });
+        while let Some(output) = home.poll_output() {
+            match output {
+                Output::Records(records) => {
+                    for record in records.iter() {
+                        recovery.take_record(record).unwrap();
+                    }
+                }
+                Output::Send { message, .. } => sent.push(message.body),
+                _ => {}
+            }
+        }
+    }
+    assert!(home.clock() < Stamp(STAMP_END / 2));
+    assert_eq!(home.unfinished().0, 1, "the first stays prepared: {sent:?}");
+    assert!(sent.contains(&Body::Outcome(tid(2), false)), "{sent:?}");
+}
+
+#[test]
+fn a_new_home_does_not_follow_a_stamp_that_no_clock_has_reached() {
+    let mut net = Net::new();
+    let is_handover = |body: &Body| matches!(body, Body::Handover(_));
+    net.shift(C, 0, (A, B), false);
+    net.run(500, |_, _, body| !is_handover(body));
+    let sent = net.sent.iter().rev().find_map(|body| match body {
+        Body::Handover(handover) => Some(handover.clone()),
+        _ => None,
+    });
+    let handover = Handover { last: Stamp(STAMP_END - 1), ..sent.expect("B has requested it") };
+    net.give(B, at(A), Message { epoch: 1, body: Body::Handover(handover) });
+    let home = &net.workers[usize::from(B)];
+    assert!(home.arriving() == 1 && home.clock() < Stamp(STAMP_END / 2), "{:?}", home.clock());
+    net.run(1_000, all);
+    assert_eq!(net.workers[usize::from(B)].arriving(), 0, "the right one arrives");
 }

@@ -30,6 +30,10 @@ impl Home {
                 }
                 committed
             }
+            None if self.prepared.contains_key(&tid) && self.cannot_follow(context, &commit) => {
+                self.decide(context, tid, Decision::Abort, Vec::new());
+                false
+            }
             None if self.prepared.contains_key(&tid) => {
                 self.decide(context, tid, Decision::Commit(commit), participants);
                 self.send_decisions(context);
@@ -40,6 +44,12 @@ impl Home {
             None => false,
         };
         context.out.send(from, Body::Outcome(tid, committed));
+    }
+
+    /// Returns whether the commit has a stamp here that no correct clock can have produced.
+    fn cannot_follow(&self, context: &Context<'_>, commit: &Commit) -> bool {
+        let stamp = commit.stamp_at(context.site());
+        stamp.is_some_and(|stamp| self.is_too_far_ahead(context, stamp))
     }
 
     /// Records a decision of this home, and carries it out here.
@@ -125,6 +135,12 @@ impl Home {
         tid: TransactionId,
         decision: &Decision,
     ) {
+        if let Decision::Commit(commit) = decision
+            && self.cannot_follow(context, commit)
+        {
+            // Its sender sends it again.
+            return;
+        }
         self.end(context, tid, decision);
         if matches!(decision, Decision::Commit(_)) {
             context.out.send(from, Body::Applied(tid));

@@ -461,6 +461,13 @@ impl Occult {
         if arrival.waiting.get(&from) != Some(&handover.after) {
             return;
         }
+        let stamps = handover.copies.iter().map(|copied| copied.stamp);
+        let (greatest, mut is_ahead) = (stamps.fold(handover.last, Stamp::max), false);
+        self.with_home(now, |it, context| is_ahead = it.is_too_far_ahead(context, greatest));
+        if is_ahead {
+            // The data is requested again. This home's clock must not follow such a stamp.
+            return;
+        }
         self.record(Record::Handover(handover.clone()));
         self.apply_handover(&handover);
         let Some(arrival) = self.moving.arriving.get_mut(&key) else { return };
