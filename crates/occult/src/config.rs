@@ -144,8 +144,8 @@ pub struct Config {
     /// Scheme of timestamps.
     pub scheme: Scheme,
     /// Number of this start of the worker's process, unless its journal has a greater one. A later
-    /// start has a greater number. The machine uses the lower 48 bits, and puts the generation above
-    /// them.
+    /// start has a greater number. The machine uses the lower 48 bits, and puts the generation
+    /// above them.
     pub incarnation: u64,
     /// Generation of its site to which the worker belongs. In any generation but the first, the
     /// worker gets its data from other sites.

@@ -84,8 +84,8 @@ pub(crate) struct Home {
     /// Commits of several homes that this home has decided, and that are not shown yet, by the
     /// shard and stamp of their writes here.
     decided: BTreeMap<(ShardId, Stamp), Vec<DecidedCommit>>,
-    /// Number of committed transactions that not all participants have confirmed.
-    unconfirmed: usize,
+    /// Committed transactions that not all participants have confirmed.
+    unconfirmed: BTreeSet<TransactionId>,
 }
 
 /// The data that a home needs besides its own state.
@@ -154,7 +154,7 @@ impl Home {
             streams: Streams::new(start),
             used: None,
             decided: BTreeMap::new(),
-            unconfirmed: 0,
+            unconfirmed: BTreeSet::new(),
         }
     }
 
@@ -201,7 +201,7 @@ impl Home {
 
     /// Returns whether something here ends only with time.
     pub(crate) fn waits(&self) -> bool {
-        !self.prepared.is_empty() || !self.parked.is_empty() || self.unconfirmed > 0
+        !self.prepared.is_empty() || !self.parked.is_empty() || !self.unconfirmed.is_empty()
     }
 
     /// Returns whether a stamp is so far ahead of the clock that no correct clock can have produced

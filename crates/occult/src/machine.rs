@@ -120,6 +120,16 @@ impl Occult {
         self.targets = siblings.collect();
     }
 
+    /// Forgets what homes keep for sites that have been removed.
+    pub(crate) fn forget_gone(&mut self) {
+        for site in SiteId::all(self.members.sites()) {
+            if self.members.status(site) == SiteStatus::Gone {
+                self.home.stop_waiting_for(site);
+                self.home.forget_clients_of(site);
+            }
+        }
+    }
+
     /// Returns the homes at other sites of this worker's shards.
     pub(crate) fn homes_elsewhere(&self) -> impl Iterator<Item = Address> + '_ {
         let sites = self.homes.sites().filter(|site| *site != self.config.address.site);
@@ -199,7 +209,6 @@ impl Occult {
             }
             self.with_home(now, |home, context| home.stream(context, publish));
         }
-        self.answer_waiting(now);
         self.arm(now);
     }
 
@@ -351,8 +360,7 @@ impl Occult {
         match command {
             Command::Barrier { past, sites } => {
                 let deadline = now.monotonic.after(self.config.timing.timeout);
-                self.waiting.push(Waiting { request, past, sites, deadline });
-                self.want_progress(now);
+                self.on_barrier(now, Waiting { request, past, sites, deadline });
             }
             Command::Move(next) => self.on_move(request, next),
             Command::CountStored { past } => {
@@ -418,6 +426,7 @@ impl Occult {
         });
         self.keep_moving(now);
         self.keep_up(now);
+        self.answer_waiting(now);
         self.store.snapshots.expire(now.monotonic);
     }
 }
@@ -508,11 +517,7 @@ impl Participant for Occult {
         let is_same = |to: &Address| before.generation(to.site) == members.generation(to.site);
         self.home.retain_targets(|to| targets.contains(to) && is_same(to));
         self.targets = targets;
-        for site in SiteId::all(members.sites()) {
-            if members.status(site) == SiteStatus::Gone {
-                self.home.forget_clients_of(site);
-            }
-        }
+        self.forget_gone();
         self.passed.clear_reports();
         self.finish(now);
     }

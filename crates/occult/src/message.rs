@@ -114,8 +114,8 @@ pub struct Execute {
     pub attempt: u32,
     /// The client's timestamp.
     pub timestamp: CausalTimestamp,
-    /// The shards that it has read, the shardstamps of the copies, and the number of moves that each
-    /// copy's worker had carried out.
+    /// The shards that it has read, the shardstamps of the copies, and the number of moves that
+    /// each copy's worker had carried out.
     pub reads: Vec<(ShardId, Stamp, u64)>,
     /// Operations that execute on the latest versions.
     pub operations: Vec<(Key, Op)>,

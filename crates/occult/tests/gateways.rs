@@ -323,3 +323,26 @@ fn a_new_home_does_not_follow_a_stamp_that_no_clock_has_reached() {
     net.run(1_000, all);
     assert_eq!(net.workers[usize::from(B)].arriving(), 0, "the right one arrives");
 }
+
+/// A decision home waited for ever for a participant that had been removed, kept the record, and
+/// sent it the decision again and again.
+#[test]
+fn a_home_waits_for_no_confirmation_of_a_removed_site() {
+    let mut net = Net::new();
+    let (past, on_stale) = (empty(), OnStale::Home);
+    let begun = net.ask(B, Command::Begin { past, on_stale });
+    let Response::Begun(transaction) = net.replies[&begun] else { panic!("it has begun") };
+    for key in [key(0), key(2)] {
+        let op = Op::Set(Value::from("v"));
+        net.ask(B, Command::Operate { transaction, key, op, validates: false });
+    }
+    let commit = net.ask(B, Command::Commit { transaction });
+    net.run(50, |_, _, body| !matches!(body, Body::Decided(..)));
+    assert!(matches!(net.replies[&commit], Response::Committed { .. }));
+    assert_eq!(net.workers[usize::from(A)].unfinished().1, 1);
+    net.remove_c();
+    assert_eq!(net.workers[usize::from(A)].unfinished().1, 0);
+    net.sent.clear();
+    net.run(1_000, |from, to, _| from != C && to != C);
+    assert!(!net.sent.iter().any(|body| matches!(body, Body::Decided(..))));
+}

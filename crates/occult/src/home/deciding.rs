@@ -36,7 +36,9 @@ impl Home {
             }
             None if self.prepared.contains_key(&tid) => {
                 self.decide(context, tid, Decision::Commit(commit), participants);
-                self.send_decisions(context);
+                if let Some(record) = self.records.get_mut(&tid) {
+                    send_decision(context, tid, record);
+                }
                 true
             }
             // The prepare has expired. Its record was removed when the client sent nothing more
@@ -93,13 +95,17 @@ impl Home {
         self.insert_record(tid, ended);
     }
 
-    /// Adds a record, and counts those that participants have not confirmed.
+    /// Adds a record, and notes whether participants have not confirmed it.
     pub(super) fn insert_record(&mut self, tid: TransactionId, ended: Ended) {
-        let is_open = |ended: &Ended| matches!(ended, Ended::Committed { waiting, .. } if !waiting.is_empty());
-        self.unconfirmed += usize::from(is_open(&ended));
-        if let Some(before) = self.records.insert(tid, ended) {
-            self.unconfirmed -= usize::from(is_open(&before));
+        match &ended {
+            Ended::Committed { waiting, .. } if !waiting.is_empty() => {
+                self.unconfirmed.insert(tid);
+            }
+            _ => {
+                self.unconfirmed.remove(&tid);
+            }
         }
+        self.records.insert(tid, ended);
     }
 
     /// Records that a prepared transaction has ended, and carries it out here.
@@ -165,7 +171,9 @@ impl Home {
         match self.records.get_mut(&tid) {
             Some(Ended::Committed { waiting, .. }) => {
                 let is_new = waiting.remove(&from);
-                self.unconfirmed -= usize::from(is_new && waiting.is_empty());
+                if waiting.is_empty() {
+                    self.unconfirmed.remove(&tid);
+                }
                 is_new
             }
             _ => false,
@@ -268,6 +276,22 @@ impl Home {
         }
     }
 
+    /// Waits for no confirmation of a site that has been removed.
+    pub(crate) fn stop_waiting_for(&mut self, site: SiteId) {
+        let waiting = self.unconfirmed.iter().filter_map(|tid| match self.records.get(tid) {
+            Some(Ended::Committed { waiting, .. }) => Some((*tid, waiting)),
+            _ => None,
+        });
+        let gone: Vec<(TransactionId, Address)> = waiting
+            .flat_map(|(tid, waiting)| waiting.iter().map(move |worker| (tid, *worker)))
+            .filter(|(_, worker)| worker.site == site)
+            .collect();
+        for (tid, worker) in gone {
+            self.note_applied(worker, tid);
+            self.forget(tid.client);
+        }
+    }
+
     /// Forgets the clients of a site that has been removed: nothing arrives from them any more.
     pub(crate) fn forget_clients_of(&mut self, site: SiteId) {
         let clients: BTreeSet<ClientId> = self.records.keys().map(|tid| tid.client).collect();
@@ -326,13 +350,10 @@ impl Home {
         &self,
         shard: ShardId,
     ) -> impl Iterator<Item = (TransactionId, Box<Commit>)> + '_ {
-        let is_of = move |(_, ended): &(&TransactionId, &Ended)| {
-            matches!(ended, Ended::Committed { shard: Some(of), waiting, .. }
-                if *of == shard && !waiting.is_empty())
-        };
-        let records = self.records.iter().filter(is_of);
-        records.filter_map(|(tid, ended)| match ended {
-            Ended::Committed { commit, .. } => Some((*tid, commit.clone())),
+        self.unconfirmed.iter().filter_map(move |tid| match self.records.get(tid) {
+            Some(Ended::Committed { commit, shard: Some(of), .. }) if *of == shard => {
+                Some((*tid, commit.clone()))
+            }
             _ => None,
         })
     }
@@ -342,15 +363,14 @@ impl Home {
     pub(crate) fn drop_shard(&mut self, context: &mut Context<'_>, shard: ShardId) {
         context.store.drop_hidden(shard);
         self.decided.retain(|(of, _), _| *of != shard);
-        for ended in self.records.values_mut() {
-            if let Ended::Committed { shard: Some(of), waiting, .. } = ended
-                && *of == shard
-                && !waiting.is_empty()
-            {
+        let records = &mut self.records;
+        self.unconfirmed.retain(|tid| match records.get_mut(tid) {
+            Some(Ended::Committed { shard: Some(of), waiting, .. }) if *of == shard => {
                 waiting.clear();
-                self.unconfirmed -= 1;
+                false
             }
-        }
+            _ => true,
+        });
         let held = self.assigned.get(&shard).into_iter().flatten();
         let held: Vec<TransactionId> = held.map(|(_, tid)| *tid).collect();
         let me = context.config.address;
@@ -370,22 +390,28 @@ impl Home {
         self.answer_parked(context);
     }
 
+    /// Sends the commits that participants have not confirmed, unless it has sent them lately.
     fn send_decisions(&mut self, context: &mut Context<'_>) {
-        if self.unconfirmed == 0 {
-            return;
-        }
-        let now = context.now.monotonic;
-        let retry = context.config.timing.retry;
-        for (tid, record) in &mut self.records {
-            let Ended::Committed { commit, waiting, sent, .. } = record else { continue };
-            if waiting.is_empty() || sent.is_some_and(|sent| now.since(sent) < retry) {
-                continue;
-            }
-            *sent = Some(now);
-            for to in waiting.iter() {
-                let decision = Decision::Commit(commit.clone());
-                context.out.send(*to, Body::Decided(*tid, decision));
+        for tid in &self.unconfirmed {
+            if let Some(record) = self.records.get_mut(tid) {
+                send_decision(context, *tid, record);
             }
         }
+    }
+}
+
+/// Sends a commit to the participants that have not confirmed it, unless it was sent to them
+/// lately.
+fn send_decision(context: &mut Context<'_>, tid: TransactionId, record: &mut Ended) {
+    let now = context.now.monotonic;
+    let retry = context.config.timing.retry;
+    let Ended::Committed { commit, waiting, sent, .. } = record else { return };
+    if sent.is_some_and(|sent| now.since(sent) < retry) {
+        return;
+    }
+    *sent = Some(now);
+    for to in waiting.iter() {
+        let decision = Decision::Commit(commit.clone());
+        context.out.send(*to, Body::Decided(tid, decision));
     }
 }

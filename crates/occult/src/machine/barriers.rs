@@ -25,11 +25,16 @@ impl Occult {
     /// Returns the number of sites that are known to store all writes of this worker's shards on
     /// which a session depends. The site of a home counts.
     pub fn stored_sites(&self, past: &CausalTimestamp) -> usize {
+        self.count_stored(past, &self.progress_of_homes())
+    }
+
+    /// Counts the sites by what `progress_of_homes` has returned.
+    fn count_stored(&self, past: &CausalTimestamp, progress: &[(Address, Vec<StoredAt>)]) -> usize {
         let mut least = self.others.len() + 1;
         if !self.config.has(Rule::StoredElsewhere) {
             return least;
         }
-        for (home, stored) in self.progress_of_homes() {
+        for (home, stored) in progress {
             let needed = past.greatest_at(home.site, &self.homes);
             if needed > Stamp::ZERO {
                 let others = stored.iter().filter(|at| at.site != home.site);
@@ -54,17 +59,27 @@ impl Occult {
         all
     }
 
+    /// Answers a barrier, or lets it wait.
+    pub(super) fn on_barrier(&mut self, now: Now, waiting: Waiting) {
+        let count = self.stored_sites(&waiting.past);
+        if count >= waiting.sites {
+            return self.out.reply(waiting.request, Response::Stored(count));
+        }
+        self.waiting.push(waiting);
+        self.want_progress(now);
+    }
+
     /// Answers barriers whose past enough sites store, and those that have waited for too long.
+    /// Only ticks do this, because many barriers may wait, and many inputs arrive between ticks.
     pub(super) fn answer_waiting(&mut self, now: Now) {
         if self.waiting.is_empty() {
             return;
         }
+        let progress = self.progress_of_homes();
         for waiting in std::mem::take(&mut self.waiting) {
-            let count = self.stored_sites(&waiting.past);
+            let count = self.count_stored(&waiting.past, &progress);
             if count >= waiting.sites || now.monotonic >= waiting.deadline {
-                let (request, response) = (waiting.request, Response::Stored(count));
-                let reply = crate::message::Output::Reply { request, response, last: true };
-                self.outputs.push_back(reply);
+                self.out.reply(waiting.request, Response::Stored(count));
             } else {
                 self.waiting.push(waiting);
             }

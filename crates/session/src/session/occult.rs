@@ -16,7 +16,6 @@ use super::ClientSession;
 use super::conflict::PATIENCE;
 use super::mode::{Current, OccultTransaction};
 use super::operations::{Dropped, Results, Stopped};
-use super::pcpsi_lost::lost_reply;
 use super::queue::Queue;
 use crate::context::{Context, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
@@ -713,6 +712,13 @@ impl<W: Context> ClientSession<W> {
 fn conflict_on(key: &Key, cause: &str) -> String {
     let key = String::from_utf8_lossy(key.as_bytes());
     format!("ABORTED conflict on '{key}'; {cause}; nothing was changed")
+}
+
+/// Returns the error reply to a session or a token that depends on lost writes.
+pub(super) fn lost_reply() -> String {
+    "LOST the session or its token depends on writes of a site whose homes were taken by force, and these writes may \
+     be lost; RESET, and go on without the token"
+        .to_owned()
 }
 
 fn too_few_sites() -> String {

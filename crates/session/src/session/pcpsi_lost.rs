@@ -2,7 +2,7 @@
 
 use solera_occult::Occult;
 
-use super::occult::OccultSession;
+use super::occult::{OccultSession, lost_reply};
 
 impl OccultSession {
     /// Checks that the session depends on nothing that was lost with a home. While a transaction is
@@ -22,13 +22,6 @@ impl OccultSession {
         }
         Ok(())
     }
-}
-
-/// Returns the error reply to a session or a token that depends on lost writes.
-pub(super) fn lost_reply() -> String {
-    "LOST the session or its token depends on writes of a site whose homes were taken by force, and these writes may \
-     be lost; RESET, and go on without the token"
-        .to_owned()
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ impl OccultSession {
             }
             Response::Unknown(unknown) => self.note_unknown(unknown),
             Response::Committed { past, .. } => self.past = past,
-            // The worker has forgotten it. The update may be done, and its dependencies are unknown.
+            // The worker has forgotten it. The update may be done, with unknown dependencies.
             Response::NoSuchTransaction => self.has_lost_outcome = true,
             _ => {}
         }
