@@ -422,7 +422,7 @@ impl Occult {
         self.with_gateway(now, |it, context| it.on_tick(context));
         self.with_replica(now, |it, context| {
             it.apply_due(context);
-            it.answer_parked(context);
+            it.answer_parked(context, None);
         });
         self.keep_moving(now);
         self.keep_up(now);

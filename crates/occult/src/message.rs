@@ -262,7 +262,7 @@ pub struct Batch {
 pub struct Progress {
     /// All shards of the home are shown up to this stamp, except those in `held`.
     pub through: Stamp,
-    /// Shards with undecided writes, and the stamps up to which they are shown.
+    /// Shards with undecided writes, in order, and the stamps up to which they are shown.
     pub held: Vec<(ShardId, Stamp)>,
     /// What each site has stored and confirmed.
     pub stored: Vec<StoredAt>,

@@ -2,6 +2,7 @@
 //! the home's order and independently of other homes (§4.1).
 
 mod decided;
+mod parked;
 mod slow;
 mod streams;
 
@@ -13,6 +14,7 @@ use solera_machine::Address;
 use solera_time::{Monotonic, SiteId};
 
 use self::decided::Decisions;
+use self::parked::{ParkedRead, ParkedReads};
 use self::slow::SlowShards;
 use self::streams::Stream;
 use crate::config::{Config, Rule, StaleReads};
@@ -30,19 +32,11 @@ use crate::store::Store;
 /// Interval at which a replica without new entries reports its progress to the home.
 const REPORT: Duration = Duration::from_millis(50);
 
-/// A read that waits until the replica is recent enough.
-#[derive(Debug)]
-struct ParkedRead {
-    from: Address,
-    read: Read,
-    until: Monotonic,
-}
-
 /// The replicas of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Replica {
     streams: BTreeMap<Address, Stream>,
-    parked: Vec<ParkedRead>,
+    parked: ParkedReads,
     slow: SlowShards,
     decided: Decisions,
 }
@@ -144,7 +138,7 @@ impl Replica {
         {
             let until = context.now.after(wait);
             self.want(context, home);
-            return self.parked.push(ParkedRead { from, read, until });
+            return self.parked.push(shard, ParkedRead { from, read, until });
         }
         self.answer(context, (from, home), &read);
     }
@@ -168,21 +162,25 @@ impl Replica {
         }
     }
 
-    /// Answers waiting reads that are recent enough, or have waited too long.
-    pub(crate) fn answer_parked(&mut self, context: &mut Context<'_>) {
+    /// Answers waiting reads that have waited too long, or whose copies are recent enough. If
+    /// `changed` names a home, only copies of its shards have changed.
+    pub(crate) fn answer_parked(&mut self, context: &mut Context<'_>, changed: Option<Address>) {
         if self.parked.is_empty() {
             return;
         }
-        for parked in std::mem::take(&mut self.parked) {
-            let shard = context.config.shard_of(&parked.read.key);
-            // The shard may have moved since the read began to wait.
-            let home = context.config.owner(context.homes.home(shard), shard);
-            let shown = self.shown(home, shard, (context.store, context.homes));
-            let is_due = shown >= parked.read.at_least || context.now >= parked.until;
-            match is_due {
-                true => self.answer(context, (parked.from, home), &parked.read),
-                false => self.parked.push(parked),
+        let mut due = self.parked.take_expired(context.now);
+        // A shard may have moved since a read began to wait.
+        let home_of = |shard| context.config.owner(context.homes.home(shard), shard);
+        for shard in self.parked.shards() {
+            let home = home_of(shard);
+            if changed.is_none_or(|changed| changed == home) {
+                let shown = self.shown(home, shard, (context.store, context.homes));
+                due.extend(self.parked.take_shown(shard, shown));
             }
+        }
+        for ParkedRead { from, read, .. } in due {
+            let home = home_of(context.config.shard_of(&read.key));
+            self.answer(context, (from, home), &read);
         }
     }
 
@@ -224,11 +222,11 @@ impl Replica {
         if has_entries || stream.reported.is_none_or(|at| context.now.since(at) >= REPORT) {
             self.report(context, from, false);
         }
-        self.answer_parked(context);
+        self.answer_parked(context, Some(from));
     }
 
-    /// Drops the entries of shards whose home is another site, and those of a home's earlier time as
-    /// one. What they contain comes with what the present home has taken over.
+    /// Drops the entries of shards whose home is another site, and those from a time before the
+    /// home's last takeover of their shard. What they contain comes with the last takeover.
     fn drop_outdated(&self, context: &Context<'_>, from: Address, batch: &mut Batch) {
         let homes = context.homes;
         let completes = |entry: &Entry| {
@@ -281,7 +279,7 @@ impl Replica {
             Duration::ZERO => self.slow.end(shard, context.store, context.homes),
             _ => self.slow.delay(shard, delay, (home, self.shown_by(home, shard))),
         }
-        self.answer_parked(context);
+        self.answer_parked(context, None);
     }
 
     /// Applies what was delayed and is due.

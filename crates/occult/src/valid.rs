@@ -102,6 +102,7 @@ impl Config {
         let is_held = |(shard, stamp): &(ShardId, Stamp)| self.is_mine(*shard) && is_stamp(*stamp);
         is_stamp(progress.through)
             && progress.held.iter().all(is_held)
+            && progress.held.is_sorted_by(|(before, _), (shard, _)| before < shard)
             && are_stored(&progress.stored, &self.topology)
     }
 

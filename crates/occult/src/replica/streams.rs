@@ -11,8 +11,8 @@ use crate::store::Store;
 
 /// Returns up to which stamp a home that has made this progress shows a shard.
 pub(super) fn shown_in(progress: &Progress, shard: ShardId) -> Stamp {
-    let held = progress.held.iter().find(|(held, _)| *held == shard);
-    held.map_or(progress.through, |(_, stamp)| *stamp)
+    let held = progress.held.binary_search_by_key(&shard, |(held, _)| *held);
+    held.map_or(progress.through, |at| progress.held[at].1)
 }
 
 /// Copies that arrive.
