@@ -317,6 +317,7 @@ impl Replica {
         let above = self.through(context, from);
         match next {
             Some(after) => {
+                self.streams.entry(from).or_default().note_asked(context.now);
                 context.out.send(from, Body::CopyRequest(CopyRequest { after, above }));
             }
             None => {

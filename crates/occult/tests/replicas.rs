@@ -3,6 +3,8 @@
 
 mod net;
 
+use std::cell::Cell;
+
 use solera_data::{Key, Op};
 use solera_machine::{Address, Machine, RequestId};
 use solera_membership::{Change, Members, Participant};
@@ -294,4 +296,28 @@ fn decisions_of_other_homes_do_not_replace_those_of_a_home() {
     net.run(3_000, cut(A));
     assert_eq!(net.local(C, &keys[0]), bulk(7));
     assert_eq!(net.local(P, &keys[1]), bulk(7));
+}
+
+/// A fill with copies takes longer than the time after which a replica asks again.
+#[test]
+fn a_slow_fill_ends() {
+    let mut net = Net::new(3);
+    for n in 0..3_000 {
+        let key = net.key(2, n);
+        net.execute(C, &empty(), &key, set(1));
+        if n % 100 == 0 {
+            net.run(1, cut(P));
+        }
+    }
+    net.flood(C, 2, cut(P));
+    // Each request waits about 60 ms.
+    let waited = Cell::new(0);
+    net.run(10_000, |(_, to, body): Sent| match body {
+        Body::CopyRequest(_) if to == C => {
+            waited.set(waited.get() + 1);
+            if waited.get() % 60 == 0 { Do::Pass } else { Do::Hold }
+        }
+        _ => Do::Pass,
+    });
+    assert_eq!(net.workers[usize::from(P)].keys(), net.workers[usize::from(C)].keys());
 }

@@ -115,6 +115,12 @@ impl Stream {
         may
     }
 
+    /// Notes that the next group of copies is requested now, so that a gap in the stream does not
+    /// make the copies begin again.
+    pub(super) fn note_asked(&mut self, now: Monotonic) {
+        self.asked = Some(now);
+    }
+
     /// Returns whether a group of copies is the first one or follows the previous one.
     pub(super) fn expects(&self, copies: &Copies) -> bool {
         match &self.filling {
