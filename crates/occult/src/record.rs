@@ -5,7 +5,8 @@ use solera_data::{Effect, Key};
 use solera_machine::{Address, DecodeError, Protocol};
 
 use crate::message::{
-    Batch, Copied, Copies, DecidedOf, Decision, Executed, Handover, Table, TransactionId,
+    Batch, Copied, Copies, DecidedCommit, DecidedOf, Decision, Executed, Handover, Table,
+    TransactionId,
 };
 use crate::protocol::PROTOCOL;
 use crate::shard::{ShardId, Stamp};
@@ -92,6 +93,8 @@ pub struct Rest {
     pub records: Vec<Record>,
     /// Writes that are committed but not shown.
     pub hidden: Vec<(ShardId, Stamp, Key, Effect, CausalTimestamp)>,
+    /// The decisions of this worker's homes that go to the replicas when these writes are shown.
+    pub hidden_decisions: Vec<(ShardId, Stamp, DecidedCommit)>,
     /// For each home's stream: its start, the replica's position in it, and whether the replica has
     /// once had everything.
     pub positions: Vec<(Address, u64, u64, bool)>,

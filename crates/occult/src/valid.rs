@@ -368,8 +368,8 @@ impl Part {
         match self {
             Part::Values(values) => values.iter().all(|copied| config.is_copied(copied)),
             Part::Rest(rest) => {
-                let Rest { ceiling, records, hidden, positions, table, taken, decided, .. } =
-                    &**rest;
+                let Rest { ceiling, records, hidden, hidden_decisions, .. } = &**rest;
+                let Rest { positions, table, taken, decided, .. } = &**rest;
                 is_stamp(*ceiling)
                     && records.iter().all(|record| record.is_within(config))
                     && hidden.iter().all(|(shard, stamp, key, _, dependencies)| {
@@ -377,6 +377,12 @@ impl Part {
                             && config.is_mine(*shard)
                             && is_stamp(*stamp)
                             && config.is_timestamp(dependencies)
+                    })
+                    && hidden_decisions.iter().all(|(shard, stamp, (tid, commit))| {
+                        config.is_mine(*shard)
+                            && is_stamp(*stamp)
+                            && is_client(tid.client, &config.topology)
+                            && config.is_commit(commit)
                     })
                     && table.iter().all(|table| config.is_table(table))
                     && taken.iter().all(|(shard, _)| config.is_mine(*shard))

@@ -157,6 +157,37 @@ fn a_hidden_commit_survives() {
     }
 }
 
+/// The decision reaches the replicas with the writes, which become visible after the recovery.
+#[test]
+fn the_decision_about_a_hidden_commit_survives() {
+    let mut home = Journaled::new(ME);
+    let undecided = prepare(&mut home, 1, ("a", "one"));
+    let decision_shard = home.config.shard_of(&key("b"));
+    home.give(Body::Prepare(Prepare {
+        tid: tid(2),
+        above: Stamp::ZERO,
+        writes: vec![(key("b"), assign("two"))],
+        decision_home: ME,
+        decision_shard,
+        oldest: 0,
+    }));
+    let timestamp = CausalTimestamp::new(SCHEME);
+    let stamps = vec![(ME.site, Stamp(undecided.0 + 1_000))];
+    let decided = Box::new(Commit { timestamp, stamps });
+    home.give(Body::Commit(tid(2), decided.clone(), vec![ME, OTHER]));
+    home.worker = home.recover(0, |_| ()).0;
+    home.messages.clear();
+    commit(&mut home, 1, undecided);
+    home.worker.on_deadline(Now { monotonic: Monotonic(2_000_000_000), ..NOW });
+    home.collect();
+    let batches = home.messages.iter().filter_map(|message| match message {
+        Body::Batch(batch) => Some(&batch.entries),
+        _ => None,
+    });
+    let mut found = batches.flatten().flat_map(|entry| &entry.decided);
+    assert!(found.any(|found| *found == (tid(2), decided.clone())));
+}
+
 fn batch(after: u64, name: &str, value: &str) -> Body {
     let stamp = Stamp(1_000 + after);
     let shard = Journaled::new(OTHER).config.shard_of(&key(name));

@@ -4,9 +4,9 @@ use solera_time::Monotonic;
 
 use super::{Context, Ended, Home};
 use crate::config::Rule;
-use crate::message::Decision;
+use crate::message::{DecidedCommit, Decision};
 use crate::record::Record;
-use crate::shard::Stamp;
+use crate::shard::{ShardId, Stamp};
 
 impl Home {
     /// Carries out a record again. Records of replicas have no effect.
@@ -59,6 +59,23 @@ impl Home {
         // The bound in the journal may be lower than what these records have raised.
         self.ceiling = Stamp::ZERO;
         self.advance(context, self.clock);
+    }
+
+    /// Returns the decisions of this home whose writes are not shown, for a checkpoint.
+    pub(crate) fn hidden_decisions(&self) -> Vec<(ShardId, Stamp, DecidedCommit)> {
+        let all = self.decided.iter();
+        all.flat_map(|((shard, stamp), decided)| {
+            decided.iter().map(|decided| (*shard, *stamp, decided.clone()))
+        })
+        .collect()
+    }
+
+    /// Restores such a decision.
+    pub(crate) fn restore_decision(
+        &mut self,
+        (shard, stamp, decided): (ShardId, Stamp, DecidedCommit),
+    ) {
+        self.decided.entry((shard, stamp)).or_default().push(decided);
     }
 
     /// Returns the records that lead to the present state, without hidden and shown writes.

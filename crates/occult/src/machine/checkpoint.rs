@@ -38,6 +38,7 @@ impl Occult {
                 ceiling: self.home.ceiling(),
                 records: self.home.as_records(),
                 hidden: self.store.all_hidden(),
+                hidden_decisions: self.home.hidden_decisions(),
                 positions: self.replica.positions(),
                 table: self.moving.knows_table().then(|| self.table()),
                 taken: self.store.taken().collect(),
@@ -68,6 +69,7 @@ impl Occult {
                     ceiling,
                     records,
                     hidden,
+                    hidden_decisions,
                     positions,
                     table,
                     taken,
@@ -86,6 +88,9 @@ impl Occult {
                 }
                 for (shard, stamp, key, effect, dependencies) in hidden {
                     self.store.hide(shard, stamp, (key, effect), &dependencies);
+                }
+                for decided in hidden_decisions {
+                    self.home.restore_decision(decided);
                 }
                 for position in positions {
                     self.replica.restore(position);
