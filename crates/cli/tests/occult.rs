@@ -607,7 +607,7 @@ async fn a_backup_of_pcpsi_keys_is_restored() {
     ok(&taken);
     let amount = "603 keys: 601 strings, 1 set with 2500 elements, 1 hash with 2 fields";
     for said in
-        [&amount, "space stock: keys with 's:' are pcpsi", "space west: keys with 'w:' are pcpsi"]
+        [amount, "space stock: keys with 's:' are pcpsi", "space west: keys with 'w:' are pcpsi"]
     {
         assert!(text(&taken.stdout).contains(said), "{said}: {}", text(&taken.stdout));
     }

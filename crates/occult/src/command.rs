@@ -151,7 +151,7 @@ pub enum AbortCause {
     #[error("what it has read in shard {} misses a write on which it depends", .0.0)]
     ReadSet(ShardId),
     /// A version that it overwrites depends on a write that it has missed in this shard.
-    #[error("what it has read in shard {} is not the latest", .0.0)]
+    #[error("another transaction has changed keys that it has read in shard {}", .0.0)]
     OverwriteSet(ShardId),
     /// A participant or the decision home had aborted it before.
     #[error("it took too long, and its homes have aborted it")]

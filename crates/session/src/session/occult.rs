@@ -405,7 +405,7 @@ impl<W: Context> ClientSession<W> {
                 self.occult.note_unknown(unknown);
                 Err(NotDone::Failed(format!(
                     "UNKNOWN a home did not answer in time; the transaction may have been committed, and may still \
-                     be: SOLERA.OUTCOME {} tells it",
+                     be: SOLERA.OUTCOME {} returns it",
                     self.name_of(transaction)
                 )))
             }
