@@ -85,7 +85,7 @@ pub(crate) struct SimArgs {
     primary: bool,
     /// Also run Occult on each worker, and check sessions of level `pcpsi`
     ///
-    /// Homes do not move here, so no site that is the home of some keys is removed.
+    /// Homes move; no site that is the home of some keys is removed.
     #[arg(long, conflicts_with = "outages")]
     occult: bool,
     /// Also run the protocol `trial` on each worker, which exercises jobs, lanes and questions

@@ -232,7 +232,10 @@ async fn a_conflict_aborts_an_interactive_transaction_with_key_and_cause() {
     two.set("s:7", "theirs").await.unwrap();
     assert_eq!(raw.ask("SET s:7 mine"), "+OK");
     let said = raw.ask("SOLERA.COMMIT");
-    assert!(said.starts_with("-ABORTED conflict on 's:7'; what it has read in shard"), "{said}");
+    assert!(
+        said.starts_with("-ABORTED conflict on 's:7'; another transaction has changed"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -40,7 +40,8 @@ fn measured(arguments: &[&str]) -> Value {
 #[tokio::test]
 async fn a_cluster_of_solera_is_measured_at_all_sites_and_in_transactions() {
     let folder = Folder::new();
-    let spaces = "[[space]]\nname = \"carts\"\nprefix = \"cart:\"\nlevel = \"causal\"\n";
+    let spaces = "[[space]]\nname = \"carts\"\nprefix = \"cart:\"\nlevel = \"causal\"\n\
+                  [[space]]\nname = \"stock\"\nprefix = \"stock:\"\nlevel = \"pcpsi\"\n";
     let config = folder.file("solera.toml", spaces);
     let up = Up::start(&["--sites", "2", "--config", config.to_str().unwrap()]);
     let at = format!("{},{}", up.at(1), up.at(2));
@@ -63,6 +64,9 @@ async fn a_cluster_of_solera_is_measured_at_all_sites_and_in_transactions() {
         assert_eq!(goodput.as_f64(), count.as_u64().map(|count| count as f64 * 6.0));
     }
     assert_eq!(client.command(&["DBSIZE"]).await.unwrap(), keys);
+    // Another command begins transactions over these keys.
+    let options = ["--space", "stock", "--no-load", "--ops-per-transaction", "2"];
+    measured(&[&["--at", &at], &options[..]].concat());
 }
 
 /// A server of Redis, killed at the end of the test.

@@ -70,7 +70,8 @@ impl Sessions for Target {
 
     async fn connect(&self, client: usize) -> Result<YcsbSession, Error> {
         let link = self.open(client).await?;
-        Ok(YcsbSession { link, target: self.clone(), client, aborts: Aborts::new() })
+        let (target, aborts) = (self.clone(), Aborts::new());
+        Ok(YcsbSession { link, target, client, begin: &["SOLERA.BEGIN"], aborts })
     }
 }
 
@@ -96,8 +97,13 @@ pub(crate) struct YcsbSession {
     link: Link,
     target: Target,
     client: usize,
+    /// The command that begins an interactive transaction.
+    begin: &'static [&'static str],
     aborts: Aborts,
 }
+
+/// The command for transactions over keys of level pcpsi.
+const BEGIN_PCPSI: &[&str] = &["SOLERA.BEGIN", "PCPSI"];
 
 impl YcsbSession {
     /// Runs one operation.
@@ -145,9 +151,24 @@ impl YcsbSession {
         }
     }
 
+    /// Runs a transaction step by step. Only the server knows the level of the keys.
     async fn interactive(&mut self, operations: &[Operation]) -> Result<(), Error> {
+        match self.interactive_once(operations).await {
+            Err(error)
+                if self.begin != BEGIN_PCPSI
+                    && error.to_string().contains(&BEGIN_PCPSI.join(" ")) =>
+            {
+                self.begin = BEGIN_PCPSI;
+                self.interactive_once(operations).await
+            }
+            result => result,
+        }
+    }
+
+    async fn interactive_once(&mut self, operations: &[Operation]) -> Result<(), Error> {
         let word = |word: &str| vec![word.as_bytes().to_vec()];
-        self.run(&word("SOLERA.BEGIN")).await?;
+        let begin = self.begin.iter().map(|word| word.as_bytes().to_vec()).collect();
+        self.run(&begin).await?;
         for operation in operations {
             if let Err(error) = self.run(operation).await {
                 // The first error is the one to report.

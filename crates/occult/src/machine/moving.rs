@@ -252,7 +252,7 @@ impl Occult {
                 }
                 if change.to == me.site {
                     self.begin_arrival(*shard, change);
-                } else if forced {
+                } else if forced && change.from == me.site {
                     self.with_home(now, |it, context| it.drop_shard(context, *shard));
                 }
             }
@@ -472,11 +472,14 @@ impl Occult {
         self.apply_handover(&handover);
         let Some(arrival) = self.moving.arriving.get_mut(&key) else { return };
         arrival.last = handover.last.max(arrival.last);
-        arrival.asked = None;
         if handover.done {
             arrival.waiting.remove(&from);
         } else if let Some(copied) = handover.copies.last() {
-            arrival.waiting.insert(from, Some(copied.key.clone()));
+            let after = Some(copied.key.clone());
+            arrival.waiting.insert(from, after.clone());
+            arrival.asked = Some(now.monotonic);
+            let request = HandoverRequest { shard: key.0, number: key.1, after };
+            self.out.send(from, Body::HandoverRequest(request));
         }
         if arrival.waiting.is_empty() {
             self.complete_arrival(now, key.0, key.1);
