@@ -320,7 +320,8 @@ impl Gateway {
             let past = Unknown::Past(committing.commit.timestamp.clone());
             context.out.reply(request, Response::Unknown(past));
         }
-        if context.now.monotonic.since(committing.since) >= idle {
+        let has_replied = committing.request.is_none();
+        if has_replied && context.now.monotonic.since(committing.since) >= idle {
             return self.remove(number);
         }
         if context.is_due(committing.next) {
