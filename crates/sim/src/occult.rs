@@ -184,7 +184,10 @@ impl OccultSessions {
             return self.move_on(world, index);
         }
         if !self.knows_moves(world, index) {
-            // A server makes the session wait.
+            // A server makes the session wait. Its client gives up if nobody is left who knows.
+            if self.is_ahead_of_all(world, index) {
+                self.begin_anew(index);
+            }
             return self.rest(world, index);
         }
         self.sessions[index].left -= 1;

@@ -28,6 +28,12 @@ impl OccultSessions {
         epoch_of(world, session.at).is_none_or(|epoch| epoch >= session.epoch)
     }
 
+    /// Returns whether the session has seen a move that only lost sites have carried out.
+    pub(super) fn is_ahead_of_all(&self, world: &World, index: usize) -> bool {
+        let epochs = world.occults().map(|(_, occult)| occult.homes().epoch());
+        epochs.max().is_none_or(|epoch| epoch < self.sessions[index].epoch)
+    }
+
     /// Notes the number of moves that the session's worker has carried out.
     pub(super) fn note_moves(&mut self, world: &World, index: usize) {
         let session = &mut self.sessions[index];
