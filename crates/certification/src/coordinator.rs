@@ -16,7 +16,7 @@ use crate::config::Rule;
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::Member;
 use crate::message::{Body, Output};
-use crate::outcomes::Outcomes;
+use crate::outcomes::{Outcomes, REMEMBERED};
 use crate::payload::{GroupPayload, Outcome, Vote};
 use crate::rare;
 use crate::step::Step;
@@ -80,7 +80,7 @@ impl<W: Clone> Coordinator<W> {
             reserved: BTreeSet::new(),
             pending: BTreeMap::new(),
             ballots: BTreeMap::new(),
-            outcomes: Outcomes::new(),
+            outcomes: Outcomes::new(REMEMBERED),
         }
     }
 
@@ -95,7 +95,7 @@ impl<W: Clone> Coordinator<W> {
     /// Releases a reserved identifier whose transaction ended without being submitted.
     pub(crate) fn release(&mut self, tid: TransactionId, outcome: Outcome) {
         if self.is_own(tid) && self.reserved.remove(&tid.serial) {
-            self.outcomes.remember(tid.serial, outcome);
+            self.outcomes.add(tid.serial, outcome);
         }
     }
 
@@ -372,7 +372,7 @@ impl<W: Clone> Coordinator<W> {
         // A process that finishes a transaction late may find that all groups have forgotten it.
         if let Some(outcome) = outcome.as_ref().filter(|_| pending.submitted) {
             if pending.named {
-                self.outcomes.remember(tid.serial, outcome.clone());
+                self.outcomes.add(tid.serial, outcome.clone());
             }
             // A transaction that was given up has no payloads, and is not retried.
             let about = || footprint(pending.payloads.values());
@@ -409,7 +409,7 @@ impl<W: Clone> Coordinator<W> {
     /// Returns the outcome of an own transaction whose client knows the identifier, if the outcome
     /// is known and recent.
     pub(crate) fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
-        self.is_own(tid).then(|| self.outcomes.of(tid.serial)).flatten()
+        self.is_own(tid).then(|| self.outcomes.get(&tid.serial)).flatten()
     }
 
     /// Returns the number of transactions that wait for their outcome.

@@ -299,6 +299,6 @@ impl<W: Clone> Kept<W> {
 /// for clients that ask later: the coordinator may not know it any more. No decision depends on it.
 pub(crate) fn remember<W>(step: &mut Step<'_, W>, tid: TransactionId, entry: &Entry<W>) {
     if let Some(outcome) = entry.phase.outcome() {
-        step.outcomes.remember(tid, outcome);
+        step.outcomes.add(tid, outcome);
     }
 }

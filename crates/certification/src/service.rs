@@ -13,7 +13,7 @@ use crate::coordinator::Coordinator;
 use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::member::Member;
 use crate::message::{Body, Message, Output, Record};
-use crate::outcomes::Outcomes;
+use crate::outcomes::{Outcomes, REMEMBERED};
 use crate::payload::{GroupPayload, Outcome};
 use crate::step::{Counts, Step};
 
@@ -75,7 +75,7 @@ impl<W: Clone + Send> Service<W> {
             coordinator: Coordinator::new(me, config.run),
             outputs: VecDeque::new(),
             loopback: VecDeque::new(),
-            outcomes: Outcomes::new(),
+            outcomes: Outcomes::new(REMEMBERED),
             counts: Counts::default(),
             ticked: Monotonic(0),
             status_interval: config.timing.status_interval,
@@ -179,7 +179,7 @@ impl<W: Clone + Send> Service<W> {
         let of_member = |member: &Member<W>| member.kept.state.entries.get(&tid)?.phase.outcome();
         let own = self.coordinator.outcome(tid).cloned();
         let known = own.or_else(|| self.members.values().find_map(of_member));
-        known.or_else(|| self.outcomes.of(tid).cloned())
+        known.or_else(|| self.outcomes.get(&tid).cloned())
     }
 
     /// Reports that the host has stored a transaction of the group that a leader elsewhere

@@ -18,6 +18,7 @@
 pub mod codec;
 mod exchange;
 mod guarded;
+mod latest;
 mod partition;
 mod protocol;
 mod records;
@@ -32,6 +33,7 @@ use solera_time::{Monotonic, Physical, SiteId};
 pub use codec::DecodeError;
 pub use exchange::{AskId, Input, Job, JobId, Output, RequestId};
 pub use guarded::{Guard, GuardAnswer, GuardQuestion, Guarded, PromiseId, Refusal, Verdict};
+pub use latest::Latest;
 pub use partition::PartitionId;
 pub use protocol::{Foreign, Protocol};
 pub use records::Records;

@@ -9,11 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use solera_data::{Effect, Key, Op};
-use solera_machine::{Address, Now, RequestId};
+use solera_machine::{Address, Latest, Now, RequestId};
 use solera_time::{Monotonic, SiteId};
 
 use self::committing::{Committing, Executing, Preparing};
-use self::ended::Ended;
 use self::reading::Reading;
 use crate::client::Transaction;
 use crate::command::{AbortCause, Command, OnStale, ReadCounts, Response};
@@ -82,7 +81,8 @@ pub(crate) struct Gateway {
     slow: BTreeMap<ShardId, Monotonic>,
     /// The greatest stamps on which committed writes of its clients depend, with their own.
     written: Peaks,
-    ended: Ended,
+    /// Whether each of the latest transactions that have ended has committed, by its number.
+    ended: Latest<u64, bool>,
 }
 
 /// The data that the gateway needs besides its own state.
@@ -129,7 +129,7 @@ impl Gateway {
             informed: BTreeMap::new(),
             slow: BTreeMap::new(),
             written: Peaks::new(),
-            ended: Ended::default(),
+            ended: Latest::new(ended::KEPT),
         }
     }
 

@@ -1,33 +1,10 @@
 //! Outcomes of transactions, for clients that have not received the reply.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use super::{Gateway, Stage};
 use crate::command::{Fate, Response};
 
-/// Number of outcomes that are kept.
-const MOST: usize = 65_536;
-
-/// The outcomes of the latest transactions that have ended, by their numbers.
-#[derive(Debug, Default)]
-pub(super) struct Ended {
-    committed: BTreeMap<u64, bool>,
-    /// The numbers, the latest last.
-    order: VecDeque<u64>,
-}
-
-impl Ended {
-    pub(super) fn note(&mut self, number: u64, committed: bool) {
-        if self.committed.insert(number, committed).is_none() {
-            self.order.push_back(number);
-        }
-        if self.order.len() > MOST
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.committed.remove(&oldest);
-        }
-    }
-}
+/// Number of outcomes that are kept: those of the latest transactions.
+pub(super) const KEPT: usize = 65_536;
 
 impl Gateway {
     /// Notes how a transaction ends, if this reply says so.
@@ -39,7 +16,7 @@ impl Gateway {
             _ => false,
         };
         if self.open.get(&number).is_some_and(|open| !open.single) {
-            self.ended.note(number, committed);
+            self.ended.add(number, committed);
         }
     }
 
@@ -49,7 +26,7 @@ impl Gateway {
             return Fate::Restarted;
         }
         let open = self.open.get(&number).filter(|open| !open.single);
-        match (self.ended.committed.get(&number), open.map(|open| &open.stage)) {
+        match (self.ended.get(&number), open.map(|open| &open.stage)) {
             (Some(true), _) | (None, Some(Stage::Ended(Response::Committed { .. }))) => {
                 Fate::Committed
             }

@@ -1,8 +1,8 @@
 //! Decisions that came with writes of homes: a new home needs them if it takes a shard by force.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use solera_machine::Address;
+use solera_machine::{Address, Latest};
 
 use crate::message::{Batch, Commit, DecidedOf, TransactionId};
 use crate::shard::ShardId;
@@ -14,16 +14,9 @@ const KEPT: usize = 4_096;
 /// A decision that is kept: its home, one of the shards, the transaction, and its commit.
 pub(super) type KnownOf<'a> = (Address, ShardId, TransactionId, &'a Commit);
 
-#[derive(Debug, Default)]
-struct OfHome {
-    commits: BTreeMap<TransactionId, (ShardId, Box<Commit>)>,
-    /// The transactions, the latest last.
-    order: VecDeque<TransactionId>,
-}
-
 /// The decisions of each home that a replica knows.
 #[derive(Debug, Default)]
-pub(super) struct Decisions(BTreeMap<Address, OfHome>);
+pub(super) struct Decisions(BTreeMap<Address, Latest<TransactionId, (ShardId, Box<Commit>)>>);
 
 impl Decisions {
     /// Adds the decisions that came with a part of a home's stream.
@@ -37,28 +30,20 @@ impl Decisions {
 
     /// Adds a decision, unless it is known.
     pub(super) fn add(&mut self, (home, shard, tid, commit): DecidedOf) {
-        let of = self.0.entry(home).or_default();
-        if of.commits.insert(tid, (shard, commit)).is_none() {
-            of.order.push_back(tid);
-        }
-        while of.order.len() > KEPT
-            && let Some(first) = of.order.pop_front()
-        {
-            of.commits.remove(&first);
-        }
+        let of_home = self.0.entry(home).or_insert_with(|| Latest::new(KEPT));
+        of_home.add(tid, (shard, commit));
     }
 
     /// Returns the commit of a transaction that was decided with writes of a shard.
     pub(super) fn find(&self, shard: ShardId, tid: TransactionId) -> Option<&Commit> {
-        let mut known = self.0.values().filter_map(|of| of.commits.get(&tid));
+        let mut known = self.0.values().filter_map(|of_home| of_home.get(&tid));
         known.find(|(of, _)| *of == shard).map(|(_, commit)| &**commit)
     }
 
     /// Returns all decisions, of each home in the order of their arrival.
     pub(super) fn all(&self) -> impl Iterator<Item = KnownOf<'_>> {
-        self.0.iter().flat_map(|(home, of)| {
-            let known = of.order.iter().filter_map(|tid| Some((tid, of.commits.get(tid)?)));
-            known.map(|(tid, (shard, commit))| (*home, *shard, *tid, &**commit))
+        self.0.iter().flat_map(|(home, of_home)| {
+            of_home.iter().map(|(tid, (shard, commit))| (*home, *shard, *tid, &**commit))
         })
     }
 }
