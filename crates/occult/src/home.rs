@@ -175,15 +175,10 @@ impl Home {
         !self.assigned.contains_key(&shard) && !store.hides(shard)
     }
 
-    /// Moves the clock on to the wall clock, and makes it durable as a stamp that was reported.
-    pub(crate) fn report(&mut self, context: &mut Context<'_>) {
-        self.advance(context, context.clock());
-    }
-
-    /// Moves the clock on as [`report`](Self::report) does, and at least to a stamp on which
-    /// something depends that is stored.
-    pub(crate) fn report_from(&mut self, context: &mut Context<'_>, stamp: Stamp) {
-        self.advance(context, context.clock().max(stamp));
+    /// Moves the clock on to the wall clock, and at least to a stamp on which something depends that
+    /// is stored, and makes it durable as a stamp that was reported.
+    pub(crate) fn report(&mut self, context: &mut Context<'_>, at_least: Stamp) {
+        self.advance(context, context.clock().max(at_least));
     }
 
     /// Takes over a shard whose former home has assigned no stamp above `last`, as far as its

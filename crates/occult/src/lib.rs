@@ -63,5 +63,5 @@ pub use rare::ALL as RARE_PATHS;
 pub use record::{Part, Record, Rest};
 pub use recovery::Recovery;
 pub use shard::{DEFAULT_SHARDS, FormerHome, Homes, Move, STAMP_END, ShardId, Stamp};
-pub use snapshot::{Peaks, SnapshotAnswer, SnapshotStep};
+pub use snapshot::{Beginning, Peaks, SnapshotAnswer, SnapshotStep};
 pub use timestamp::{CausalTimestamp, Scheme, Unreadable};

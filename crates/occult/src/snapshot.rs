@@ -105,6 +105,60 @@ pub enum SnapshotAnswer {
     TooMany,
 }
 
+/// What the reader of a snapshot that begins has learned from the workers of its site.
+#[derive(Clone, Debug, Default)]
+pub struct Beginning {
+    marks: Peaks,
+    /// For each site, the least stamp of the present poll.
+    least: BTreeMap<SiteId, Stamp>,
+}
+
+impl Beginning {
+    /// Takes a worker's answer to MARK.
+    pub fn on_marked(&mut self, peaks: Peaks) {
+        raise(&mut self.marks, peaks);
+    }
+
+    /// Returns the marks of all workers so far.
+    pub fn marks(&self) -> &Peaks {
+        &self.marks
+    }
+
+    /// Begins to poll all workers.
+    pub fn poll(&mut self) {
+        self.least.clear();
+    }
+
+    /// Takes a worker's answer to POLL.
+    pub fn on_shown(&mut self, shown: BTreeMap<SiteId, Stamp>) {
+        for (site, stamp) in shown {
+            let least = self.least.entry(site).or_insert(stamp);
+            *least = stamp.min(*least);
+        }
+    }
+
+    /// Returns a site of whose writes some are below the marks and are not shown by all copies;
+    /// `None` if the snapshot can be fixed.
+    pub fn behind(&self) -> Option<SiteId> {
+        self.marks.iter().find_map(|(site, mark)| {
+            let is_behind = |site: &SiteId| self.least.get(site).is_some_and(|shown| shown < mark);
+            match site {
+                Some(site) => Some(*site).filter(is_behind),
+                None => self.least.keys().copied().find(is_behind),
+            }
+        })
+    }
+
+    /// Returns what FIX takes.
+    pub fn bounds(&self) -> Peaks {
+        // A site that is no home any more writes nothing, and keeps its mark.
+        let mut bounds = self.marks.clone();
+        bounds.extend(self.least.iter().map(|(site, stamp)| (Some(*site), *stamp)));
+        bounds.insert(None, self.least.values().copied().min().unwrap_or_default());
+        bounds
+    }
+}
+
 /// A version of a key; `None` if there was none.
 pub(crate) type Old = Option<Version>;
 

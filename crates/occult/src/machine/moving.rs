@@ -438,7 +438,7 @@ impl Occult {
         };
         if has_served {
             // No later write may have a stamp that a client has seen as shown here.
-            self.with_home(now, |it, context| it.report(context));
+            self.with_home(now, |it, context| it.report(context, Stamp::ZERO));
         }
         let losses = self.homes.losses(shard);
         let place = after.clone().map(|key| (shard, key));

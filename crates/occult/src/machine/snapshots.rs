@@ -72,7 +72,7 @@ impl Occult {
     fn poll(&mut self, now: Now, marks: &Peaks) -> SnapshotAnswer {
         let me = self.config.address.site;
         let mark = marks.get(&Some(me)).or(marks.get(&None)).copied().unwrap_or_default();
-        self.with_home(now, |home, context| home.report_from(context, mark));
+        self.with_home(now, |home, context| home.report(context, mark));
         self.want_progress(now);
         let is_mine = |shard: &ShardId| self.config.is_mine(*shard);
         let mut shown: BTreeMap<SiteId, Stamp> = BTreeMap::new();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use solera_checker::pcpsi::{Operation, Outcome, Read, Transaction, Version};
 use solera_data::{Key, Outcome as Answer};
 use solera_machine::{Address, PartitionId};
-use solera_occult::{Command, Peaks, Response, SnapshotAnswer, SnapshotStep, Stamp};
+use solera_occult::{Beginning, Command, Peaks, Response, SnapshotAnswer, SnapshotStep};
 use solera_time::SiteId;
 
 use super::sessions::{KEYS, name, number};
@@ -19,7 +19,7 @@ const FIRST_SESSION: usize = 1_000_000;
 #[derive(Debug)]
 enum Stage {
     Mark,
-    Poll(BTreeMap<SiteId, Stamp>),
+    Poll,
     Fix(Peaks),
     Read(BTreeMap<Key, u64>),
 }
@@ -28,7 +28,7 @@ enum Stage {
 pub(crate) struct Reader {
     site: SiteId,
     stage: Stage,
-    marks: Peaks,
+    beginning: Beginning,
     /// Workers that the present step has still to visit; partitions while it reads.
     left: Vec<u16>,
     after: Option<Key>,
@@ -44,7 +44,7 @@ impl Reader {
         Reader {
             site: SiteId(0),
             stage: Stage::Mark,
-            marks: Peaks::new(),
+            beginning: Beginning::default(),
             left: Vec::new(),
             after: None,
             acknowledged: 0,
@@ -55,9 +55,14 @@ impl Reader {
 
     fn restart(&mut self, world: &mut World) {
         self.site = SiteId(world.random.index(world.shape.sites) as u8);
-        (self.stage, self.marks, self.after) = (Stage::Mark, Peaks::new(), None);
+        (self.stage, self.beginning, self.after) = (Stage::Mark, Beginning::default(), None);
         self.left = (0..u16::from(world.shape.workers)).collect();
         self.acknowledged = world.acknowledged.get(&self.site).map_or(0, Vec::len);
+    }
+
+    fn poll(&mut self, world: &World) {
+        self.beginning.poll();
+        (self.stage, self.left) = (Stage::Poll, (0..u16::from(world.shape.workers)).collect());
     }
 
     /// Makes a step now and then.
@@ -69,7 +74,10 @@ impl Reader {
         let id = ID;
         let (to, step) = match &self.stage {
             Stage::Mark => (next as u8, SnapshotStep::Mark { id, lasts_ms: 60_000 }),
-            Stage::Poll(_) => (next as u8, SnapshotStep::Poll { id, marks: self.marks.clone() }),
+            Stage::Poll => {
+                let marks = self.beginning.marks().clone();
+                (next as u8, SnapshotStep::Poll { id, marks })
+            }
             Stage::Fix(shown) => (next as u8, SnapshotStep::Fix { id, shown: shown.clone() }),
             Stage::Read(_) => {
                 let config = world.configs.values().next().expect("there are workers");
@@ -91,49 +99,24 @@ impl Reader {
         let all = || (0..u16::from(world.shape.workers)).collect::<Vec<u16>>();
         match (&mut self.stage, answer) {
             (Stage::Mark, SnapshotAnswer::Marked(peaks)) => {
-                for (site, stamp) in peaks {
-                    let mark = self.marks.entry(site).or_default();
-                    *mark = stamp.max(*mark);
-                }
+                self.beginning.on_marked(peaks);
                 self.left.pop();
                 if self.left.is_empty() {
-                    (self.stage, self.left) = (Stage::Poll(BTreeMap::new()), all());
+                    self.poll(world);
                 }
             }
-            (Stage::Poll(least), SnapshotAnswer::Shown(shown)) => {
-                for (site, stamp) in shown {
-                    let known = least.entry(site).or_insert(stamp);
-                    *known = stamp.min(*known);
-                }
+            (Stage::Poll, SnapshotAnswer::Shown(shown)) => {
+                self.beginning.on_shown(shown);
                 self.left.pop();
                 if !self.left.is_empty() {
                     return;
                 }
-                let bound = |site: &Option<SiteId>| match site {
-                    Some(site) => least.get(site).copied(),
-                    None => least.values().min().copied(),
-                };
-                let is_reached = self
-                    .marks
-                    .iter()
-                    .all(|(site, mark)| bound(site).is_none_or(|shown| shown >= *mark));
-                self.left = all();
-                self.stage = match is_reached {
-                    false => Stage::Poll(BTreeMap::new()),
-                    true => {
-                        let mut shown: Peaks =
-                            least.iter().map(|(site, stamp)| (Some(*site), *stamp)).collect();
-                        for (site, mark) in &self.marks {
-                            shown.entry(*site).or_insert(*mark);
-                        }
-                        shown.insert(None, least.values().copied().min().unwrap_or_default());
-                        Stage::Fix(shown)
-                    }
-                };
+                match self.beginning.behind() {
+                    Some(_) => self.poll(world),
+                    None => (self.stage, self.left) = (Stage::Fix(self.beginning.bounds()), all()),
+                }
             }
-            (Stage::Poll(_), SnapshotAnswer::Arriving) => {
-                (self.stage, self.left) = (Stage::Poll(BTreeMap::new()), all());
-            }
+            (Stage::Poll, SnapshotAnswer::Arriving) => self.poll(world),
             (Stage::Fix(_), SnapshotAnswer::Done) => {
                 self.left.pop();
                 if self.left.is_empty() {

@@ -1,12 +1,11 @@
 //! Snapshots of all keys that Occult holds, for SOLERA.EXPORT.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use solera_data::{Key, Outcome};
 use solera_machine::{Address, PartitionId};
-use solera_occult::{Command, Peaks, Response, SnapshotAnswer, SnapshotStep, Stamp};
+use solera_occult::{Beginning, Command, Response, SnapshotAnswer, SnapshotStep};
 use solera_time::SiteId;
 
 use super::ClientSession;
@@ -55,15 +54,10 @@ impl<W: Context> ClientSession<W> {
     /// Makes the three steps of a beginning at all workers of the site.
     async fn try_begin_snapshot(&self, id: u64, began: Instant) -> Result<(), NotBegun> {
         let lasts_ms = self.worker.spec().transaction_max_age.as_millis() as u64;
-        let mut marks = Peaks::new();
+        let mut beginning = Beginning::default();
         for worker in self.worker.workers() {
             match self.step(worker, SnapshotStep::Mark { id, lasts_ms }).await? {
-                SnapshotAnswer::Marked(peaks) => {
-                    for (site, stamp) in peaks {
-                        let mark = marks.entry(site).or_default();
-                        *mark = stamp.max(*mark);
-                    }
-                }
+                SnapshotAnswer::Marked(peaks) => beginning.on_marked(peaks),
                 SnapshotAnswer::Unheard(site) => {
                     return Err(NotBegun::Yet(self.unheard(site, worker)));
                 }
@@ -76,16 +70,13 @@ impl<W: Context> ClientSession<W> {
                 _ => return Err(NotBegun::Failed(self.unanswered())),
             }
         }
-        let shown = loop {
-            let lacking = match self.poll(id, &marks).await? {
-                Ok(shown) => break shown,
-                Err(lacking) => lacking,
-            };
+        while let Some(lacking) = self.poll(id, &mut beginning).await? {
             if began.elapsed() >= PATIENCE {
                 return Err(NotBegun::Yet(lacking));
             }
             tokio::time::sleep(AGAIN).await;
-        };
+        }
+        let shown = beginning.bounds();
         for worker in self.worker.workers() {
             match self.step(worker, SnapshotStep::Fix { id, shown: shown.clone() }).await? {
                 SnapshotAnswer::Done => {}
@@ -95,52 +86,31 @@ impl<W: Context> ClientSession<W> {
         Ok(())
     }
 
-    /// Returns the stamps up to which the site's copies show the writes of each site, and of all
-    /// sites, once they have reached the marks; before that, the error reply that names what is
-    /// missing.
-    async fn poll(&self, id: u64, marks: &Peaks) -> Result<Result<Peaks, String>, NotBegun> {
-        let mut least: BTreeMap<SiteId, Stamp> = BTreeMap::new();
+    /// Asks all workers how far their copies show the writes of homes. Returns the error reply that
+    /// names what is missing; `None` if the snapshot can be fixed.
+    async fn poll(&self, id: u64, beginning: &mut Beginning) -> Result<Option<String>, NotBegun> {
+        beginning.poll();
         for worker in self.worker.workers() {
-            let shown = match self
-                .step(worker, SnapshotStep::Poll { id, marks: marks.clone() })
-                .await?
-            {
-                SnapshotAnswer::Shown(shown) => shown,
+            let marks = beginning.marks().clone();
+            match self.step(worker, SnapshotStep::Poll { id, marks }).await? {
+                SnapshotAnswer::Shown(shown) => beginning.on_shown(shown),
                 SnapshotAnswer::Arriving => {
-                    return Ok(Err(
+                    return Ok(Some(
                         "TRYAGAIN data of level pcpsi whose home has moved is on its way to this site"
                             .to_owned(),
                     ));
                 }
                 _ => return Err(NotBegun::Yet(self.gone(worker))),
-            };
-            for (site, stamp) in shown {
-                let known = least.entry(site).or_insert(stamp);
-                *known = stamp.min(*known);
             }
         }
-        for (site, mark) in marks {
-            let behind = match site {
-                Some(site) => least.get(site).is_some_and(|shown| shown < mark).then_some(*site),
-                None => least.iter().find(|(_, shown)| *shown < mark).map(|(site, _)| *site),
-            };
-            if let Some(site) = behind {
-                let (name, here) = (
-                    self.worker.site_name(site),
-                    self.worker.site_name(self.worker.address().site),
-                );
-                return Ok(Err(format!(
-                    "TRYAGAIN site '{here}' lacks writes of site '{name}' on which its keys of level pcpsi depend; \
-                     '{name}' may be cut off, or its clock behind"
-                )));
-            }
-        }
-        let all = least.values().copied().min().unwrap_or_default();
-        let mut shown = marks.clone();
-        // A site that is no home any more writes nothing, and keeps its mark.
-        shown.extend(least.into_iter().map(|(site, stamp)| (Some(site), stamp)));
-        shown.insert(None, all);
-        Ok(Ok(shown))
+        Ok(beginning.behind().map(|site| {
+            let here = self.worker.site_name(self.worker.address().site);
+            let name = self.worker.site_name(site);
+            format!(
+                "TRYAGAIN site '{here}' lacks writes of site '{name}' on which its keys of level pcpsi depend; \
+                 '{name}' may be cut off, or its clock behind"
+            )
+        }))
     }
 
     /// Reads a page of a partition in the snapshot: keys with their contents, and the last key if
