@@ -39,23 +39,30 @@ pub(crate) struct Net {
     pub(crate) queue: VecDeque<(Address, Address, Message)>,
     pub(crate) replies: BTreeMap<u64, Response>,
     pub(crate) requests: u64,
+    /// What the workers have sent since a test last looked.
+    pub(crate) sent: Vec<Body>,
     /// The moves that are agreed on.
     pub(crate) moves: Vec<Move>,
+    pub(crate) members: Members,
 }
 
 impl Net {
     pub(crate) fn new(shards: u16) -> Net {
-        let worker = |site| {
-            let config = Config { journal: false, ..Config::new(at(site), topology(), shards) };
-            Occult::new(config, &Members::new(3))
-        };
+        Net::with(|site| Config::new(at(site), topology(), shards))
+    }
+
+    pub(crate) fn with(config: impl Fn(u8) -> Config) -> Net {
+        let members = Members::new(3);
+        let worker = |site| Occult::new(Config { journal: false, ..config(site) }, &members);
         let mut net = Net {
             workers: (0..3).map(worker).collect(),
             millis: 10_000,
             queue: VecDeque::new(),
             replies: BTreeMap::new(),
             requests: 0,
+            sent: Vec::new(),
             moves: Vec::new(),
+            members: members.clone(),
         };
         net.run(300, pass);
         net
@@ -65,7 +72,10 @@ impl Net {
     pub(crate) fn collect(&mut self, site: u8) {
         while let Some(output) = self.workers[usize::from(site)].poll_output() {
             match output {
-                Output::Send { to, message } => self.queue.push_back((at(site), to, message)),
+                Output::Send { to, message } => {
+                    self.sent.push(message.body.clone());
+                    self.queue.push_back((at(site), to, message));
+                }
                 Output::Reply { request, response, .. } => {
                     self.replies.insert(request.0, response);
                 }
@@ -90,15 +100,18 @@ impl Net {
         self.collect(site);
     }
 
+    pub(crate) fn deliver(&mut self, to: u8, from: Address, message: Message) {
+        let generation = self.members.generation(from.site);
+        self.give(to, Input::Message { from, generation, message });
+    }
+
     /// Lets the time pass, and does with each message what the rule says.
     pub(crate) fn run(&mut self, millis: u64, rule: impl Fn(Sent) -> Do) {
         for _ in 0..millis {
             self.millis += 1;
             for (from, to, message) in std::mem::take(&mut self.queue) {
                 match rule((from.site.0, to.site.0, &message.body)) {
-                    Do::Pass => {
-                        self.give(to.site.0, Input::Message { from, generation: 0, message });
-                    }
+                    Do::Pass => self.deliver(to.site.0, from, message),
                     Do::Hold => self.queue.push_back((from, to, message)),
                     Do::Drop => {}
                 }
@@ -131,6 +144,15 @@ impl Net {
             self.ask(site, Command::Operate { transaction, key, op, validates: false });
         }
         self.ask(site, Command::Commit { transaction });
+    }
+
+    /// Gives all workers another list of sites.
+    pub(crate) fn set_members(&mut self, members: Members) {
+        for site in 0..3 {
+            self.workers[usize::from(site)].set_members(now(self.millis), &members);
+            self.collect(site);
+        }
+        self.members = members;
     }
 
     /// Removes a site, of which nobody has heard meanwhile.
@@ -215,6 +237,11 @@ pub(crate) fn pass(_: Sent) -> Do {
 /// Cuts a site off.
 pub(crate) fn cut(site: u8) -> impl Fn(Sent) -> Do {
     move |(from, to, _)| if from == site || to == site { Do::Drop } else { Do::Pass }
+}
+
+/// Drops the messages for which `arrives` does not hold.
+pub(crate) fn only(arrives: impl Fn(u8, u8, &Body) -> bool) -> impl Fn(Sent) -> Do {
+    move |(from, to, body)| if arrives(from, to, body) { Do::Pass } else { Do::Drop }
 }
 
 /// Cuts the link of two sites.
