@@ -175,8 +175,8 @@ impl Home {
         !self.assigned.contains_key(&shard) && !store.hides(shard)
     }
 
-    /// Moves the clock on to the wall clock, and at least to a stamp on which something depends that
-    /// is stored, and makes it durable as a stamp that was reported.
+    /// Moves the clock on to the wall clock, and at least to a stamp on which something that is
+    /// stored depends, and makes it durable as a stamp that was reported.
     pub(crate) fn report(&mut self, context: &mut Context<'_>, at_least: Stamp) {
         self.advance(context, context.clock().max(at_least));
     }

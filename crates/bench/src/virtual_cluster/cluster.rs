@@ -1,12 +1,11 @@
 //! Time, queues and virtual cores.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use solera_machine::{Address, Now, RequestId, Share, Topology, Turns, Wire};
 use solera_site::{Message, Output, Site};
-use solera_time::{Monotonic, SiteId, Timestamp, Vector};
+use solera_time::{Monotonic, Queue, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Response};
 
 use super::client::{Client, Failed, Then};
@@ -86,33 +85,6 @@ struct Transfer {
     delay: u64,
     /// Effect of its arrival.
     then: Box<Due>,
-}
-
-struct Event {
-    at: u64,
-    sequence: u64,
-    /// Boxed, because messages are large and the queue moves events.
-    due: Box<Due>,
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Event) -> bool {
-        self.sequence == other.sequence
-    }
-}
-
-impl Eq for Event {}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Event {
-    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
-    }
 }
 
 struct Core {
@@ -298,8 +270,7 @@ pub(crate) struct VirtualCluster<S> {
     source: S,
     think: Duration,
     now: u64,
-    sequence: u64,
-    queue: BinaryHeap<Reverse<Event>>,
+    queue: Queue<Due>,
     cores: Vec<Core>,
     clients: Vec<Client>,
     /// Whether computing takes virtual time.
@@ -339,8 +310,7 @@ impl<S: Source> VirtualCluster<S> {
             source,
             think,
             now: 0,
-            sequence: 0,
-            queue: BinaryHeap::new(),
+            queue: Queue::new(),
             cores: shape.configs().into_iter().map(core).collect(),
             clients: Vec::new(),
             busy: false,
@@ -462,23 +432,17 @@ impl<S: Source> VirtualCluster<S> {
     }
 
     fn push(&mut self, at: u64, due: Due) {
-        self.push_boxed(at, Box::new(due));
-    }
-
-    fn push_boxed(&mut self, at: u64, due: Box<Due>) {
-        self.sequence += 1;
-        self.queue.push(Reverse(Event { at, sequence: self.sequence, due }));
+        self.queue.push(at, due);
     }
 
     fn run_for(&mut self, time: Duration) {
         let end = self.now + time.as_nanos() as u64;
-        while self.queue.peek().is_some_and(|Reverse(event)| event.at <= end) {
-            let Some(Reverse(event)) = self.queue.pop() else { break };
-            self.now = event.at;
-            match *event.due {
+        while let Some((at, due)) = self.queue.pop(end) {
+            self.now = at;
+            match due {
                 Due::Arrive(core, item) => {
                     if matches!(item, Item::Tick) {
-                        if self.cores[core].tick_at != Some(event.at) {
+                        if self.cores[core].tick_at != Some(at) {
                             continue;
                         }
                         self.cores[core].tick_at = None;
@@ -712,7 +676,7 @@ impl<S: Source> VirtualCluster<S> {
         let Transfer { from, to, .. } = transfer;
         if from == to {
             // The processes are on one computer, or computers have no cards.
-            return self.push_boxed(at + transfer.delay, transfer.then);
+            return self.push(at + transfer.delay, *transfer.then);
         }
         // The card is occupied only then: another process of the computer may send before.
         self.push(at, Due::Send(transfer));
@@ -731,7 +695,7 @@ impl<S: Source> VirtualCluster<S> {
             (Some(cards), Some(computer)) => cards.receive(computer, self.now, transfer.bytes),
             _ => self.now,
         };
-        self.push_boxed(at, transfer.then);
+        self.push(at, *transfer.then);
     }
 
     /// Returns the readings of a site's clocks.

@@ -7,8 +7,7 @@
 //! A server process is a virtual core. It is busy while it encodes and decodes messages, handles
 //! them and waits for system calls, by the table of costs.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use solera_occult::{
     Body, Config, DEFAULT_SHARDS, Entry, Executed, Homes, Input, Message, Occult, OnStale, Output,
     Scheme, ShardId, Stamp,
 };
-use solera_time::{Monotonic, Physical, SiteId};
+use solera_time::{Monotonic, Physical, Queue, SiteId};
 
 use super::super::cost::Costs;
 use super::super::meter::{FLAT, Meter};
@@ -107,32 +106,6 @@ enum Due {
     Receive(Sent),
 }
 
-struct Event {
-    at: u64,
-    sequence: u64,
-    due: Box<Due>,
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Event) -> bool {
-        self.sequence == other.sequence
-    }
-}
-
-impl Eq for Event {}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Event {
-    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
-    }
-}
-
 /// A process: a server, or a computer of clients.
 struct Node {
     machine: Occult,
@@ -152,8 +125,7 @@ pub(crate) struct World {
     meter: Meter,
     nodes: Vec<Node>,
     cards: Option<Cards>,
-    queue: BinaryHeap<Reverse<Event>>,
-    sequence: u64,
+    queue: Queue<Due>,
     now: u64,
     clients: Clients,
     /// Whether messages take the time of cards and cores.
@@ -263,8 +235,7 @@ impl World {
             meter,
             nodes: addresses().map(node).collect(),
             cards: card.map(|card| Cards::new(card, SITES * PROCESSES / PER_COMPUTER)),
-            queue: BinaryHeap::new(),
-            sequence: 0,
+            queue: Queue::new(),
             now: 0,
             clients: Clients::new(workload, setting.scheme, homes.clone()),
             live: false,
@@ -339,8 +310,7 @@ impl World {
     }
 
     fn push(&mut self, at: u64, due: Due) {
-        self.sequence += 1;
-        self.queue.push(Reverse(Event { at, sequence: self.sequence, due: Box::new(due) }));
+        self.queue.push(at, due);
     }
 
     fn clocks(&self, node: usize) -> Now {
@@ -353,10 +323,9 @@ impl World {
     /// Continues for some time.
     pub(crate) fn run_for(&mut self, time: Duration) {
         let end = self.now + time.as_nanos() as u64;
-        while self.queue.peek().is_some_and(|Reverse(event)| event.at <= end) {
-            let Some(Reverse(event)) = self.queue.pop() else { break };
-            self.now = event.at;
-            match *event.due {
+        while let Some((at, due)) = self.queue.pop(end) {
+            self.now = at;
+            match due {
                 Due::Arrive(sent) => {
                     let to = sent.to;
                     self.show(&sent);
