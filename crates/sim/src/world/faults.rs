@@ -175,16 +175,16 @@ impl World {
             let (epoch, generation) = (self.epochs[site][site], self.generations[site]);
             self.push(at, Due::Deliver { from, to, message, generation, epoch, incarnations });
         }
-        // Steps of another paused site are deferred again.
-        let steps = self.links.as_mut().map_or_else(Vec::new, Links::take_deferred);
-        for (step, place) in steps.into_iter().zip(0..) {
-            self.push(self.now + MS / 100 + place, Due::Link(step));
-        }
         let addresses: Vec<_> =
             self.workers.keys().filter(|address| address.site.index() == site).copied().collect();
         for address in addresses {
             self.scheduled.remove(&address);
             self.schedule_deadline(address);
+        }
+        // At once, before the frames that are under way. Steps of another paused site are deferred
+        // again.
+        for step in self.links.as_mut().map_or_else(Vec::new, Links::take_deferred) {
+            self.link_step(step);
         }
     }
 
