@@ -4,13 +4,11 @@ use solera_machine::Address;
 use solera_site::Message;
 use solera_time::SiteId;
 
-use super::class_of;
 use super::links::Links;
 use super::{Due, SiteState, World, WorldEvent};
 use crate::faults::Fault;
 use crate::faults::ambush::{Ambush, AmbushFault};
 use crate::faults::disks::DiskFault;
-use crate::queue::MS;
 
 impl World {
     /// Returns the ambush that waits for this message, and its victim.
@@ -167,22 +165,18 @@ impl World {
             .into_iter()
             .partition(|(_, to, ..)| to.site.index() == site);
         self.deferred = others;
-        for (from, to, message, incarnations) in mine {
-            let earliest = self.now + MS / 100;
-            let last = self.last_arrival(from, to, class_of(&message));
-            let at = earliest.max(*last + 1);
-            *last = at;
-            let (epoch, generation) = (self.epochs[site][site], self.generations[site]);
-            self.push(at, Due::Deliver { from, to, message, generation, epoch, incarnations });
-        }
         let addresses: Vec<_> =
             self.workers.keys().filter(|address| address.site.index() == site).copied().collect();
         for address in addresses {
             self.scheduled.remove(&address);
             self.schedule_deadline(address);
         }
-        // At once, before the frames that are under way. Steps of another paused site are deferred
-        // again.
+        // What arrived during the pause comes before what is under way.
+        for (from, to, message, incarnations) in mine {
+            let (epoch, generation) = (self.epochs[site][site], self.generations[site]);
+            self.deliver(from, to, message, generation, epoch, incarnations);
+        }
+        // Steps of another paused site are deferred again.
         for step in self.links.as_mut().map_or_else(Vec::new, Links::take_deferred) {
             self.link_step(step);
         }
