@@ -202,6 +202,7 @@ async fn moves_of_homes_lose_no_update_of_clients_that_write_meanwhile() {
     for (arguments, reason) in [
         (&["move", "--from", "mars", "--to", "eu"][..], "mars"),
         (&["move", "--shards", "7-3", "--to", "eu"], "'7-3' is no shard"),
+        (&["move", "--shard-of", "causal", "--to", "eu"], "in no space of level pcpsi"),
         (&["move", "--shards", "1", "--from", "us", "--to", "eu"], "cannot be used with"),
     ] {
         let refused = home(&up, 1, arguments).await;

@@ -340,6 +340,8 @@ async fn unreplicated_updates_are_at_risk_until_other_sites_store_them() {
     two.set("w:1", "x").await.unwrap();
     let at_risk = field(&mut two, "SOLERA.AT-RISK", "keys").await;
     assert_eq!(at_risk, Value::Array(vec![Value::Bulk("w:1".into())]));
+    let homes = field(&mut two, "SOLERA.AT-RISK", "session").await;
+    assert_eq!(homes, Value::Array(vec![Value::Bulk("california".into())]));
     fails(two.command(&["SOLERA.BARRIER", "200"]).await, "TIMEOUT", &["pcpsi"]);
     assert_eq!(two.command(&["WAIT", "1", "200"]).await.unwrap(), Value::Integer(0));
     let mut other = up.client(2).await;

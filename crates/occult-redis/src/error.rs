@@ -83,8 +83,8 @@ pub enum Error {
     },
     /// A string has no envelope, and the layout is `envelope`.
     #[error(
-        "FOREIGN key `{key}` (slot {}) holds a string without an envelope: another program has \
-         written it. Remove it there first", slot.0
+        "FOREIGN key {key} holds a string without an envelope: another program has written it. \
+         Remove it there first (slot {})", slot.0
     )]
     Foreign {
         /// The key.
@@ -94,7 +94,8 @@ pub enum Error {
     },
     /// Another gateway stores the strings of the slot in another way.
     #[error(
-        "LAYOUT the strings of slot {} have layout {found}, and those of this gateway {own}", slot.0
+        "LAYOUT the strings of the slot have layout {found}, and those of this gateway {own} \
+         (slot {})", slot.0
     )]
     Layout {
         /// The slot.

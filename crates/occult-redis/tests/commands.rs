@@ -63,7 +63,7 @@ async fn a_transaction_that_reads_two_states_aborts() {
     });
     assert_eq!(one.read_open(&mut open, &call("GET y")).await, Ok(bulk("2")));
     let error = one.commit_open(open).await.unwrap_err().to_string();
-    assert!(error.contains("too old a copy of slot"), "{error}");
+    assert!(error.contains("too old a copy of slot 16287 of key `x`"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

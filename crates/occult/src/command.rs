@@ -95,11 +95,13 @@ pub enum Command {
     },
     /// Moves shards to other homes.
     Move(Move),
-    /// Counts the sites that are known to store everything of this worker's shards on which a
-    /// session depends.
-    CountStored {
+    /// Asks from which homes a session depends on writes in this worker's shards that fewer sites
+    /// than this are known to store. The site of a home counts as one of them.
+    Unstored {
         /// The session's causal past.
         past: CausalTimestamp,
+        /// Number of sites.
+        sites: usize,
     },
     /// Asks up to which stamp every copy at every site shows all writes, as far as this worker
     /// knows.
@@ -213,9 +215,11 @@ pub enum Response {
     /// The session's timestamp is too far ahead of the clock of this site, which is the home of the
     /// key.
     Ahead(SiteId),
-    /// The number of sites that are known to store the session's past. The reply to BARRIER is less
-    /// than the number that it asks for if the time is over.
+    /// The number of sites that are known to store the session's past: less than BARRIER asks for
+    /// if the time is over.
     Stored(usize),
+    /// Sites of the homes, in ascending order.
+    Unstored(Vec<SiteId>),
     /// The sites have agreed on the move, which begins now.
     Moving,
     /// The sites have not agreed on the move, for this reason.

@@ -183,7 +183,7 @@ impl Gateway {
             Command::Abort { transaction } => self.abandon(context, request, transaction),
             // The machine answers these itself.
             Command::Barrier { .. }
-            | Command::CountStored { .. }
+            | Command::Unstored { .. }
             | Command::Horizon
             | Command::Move(_)
             | Command::Moves

@@ -363,9 +363,9 @@ impl Occult {
                 self.on_barrier(now, Waiting { request, past, sites, deadline });
             }
             Command::Move(next) => self.on_move(request, next),
-            Command::CountStored { past } => {
-                let count = self.stored_sites(&past);
-                self.out.reply(request, Response::Stored(count));
+            Command::Unstored { past, sites } => {
+                let homes = self.unstored_homes(&past, sites);
+                self.out.reply(request, Response::Unstored(homes));
             }
             Command::Moves => self.on_moves(request),
             Command::Outcome { incarnation, number } => {

@@ -292,7 +292,7 @@ impl OccultSessions {
                 let past = past.clone();
                 let command = match waits {
                     true => Command::Barrier { past, sites },
-                    false => Command::CountStored { past },
+                    false => Command::Unstored { past, sites },
                 };
                 (*worker, command)
             })

@@ -89,7 +89,8 @@ impl Gateway {
                     self.meet_lock(slot, &answer, attempt.until).await?;
                     met += 1;
                     if met >= LOCK_ATTEMPTS {
-                        let text = format!("another transaction holds slot {}", slot.0);
+                        let text =
+                            format!("another transaction holds {}", attempt.work.keys_in(slot));
                         return Err(Error::Aborted(text));
                     }
                     wait_for_lock(met, now()).await;
@@ -258,7 +259,7 @@ async fn commit_past(
         })
         .collect();
     let valid = work.transaction.validate_overwrites(&at, &gateway.homes);
-    valid.map_err(|slot| conflict(&slot.0.to_string()))?;
+    valid.map_err(|slot| conflict(work, slot))?;
     let writes = work.calls.iter().filter(|call| call.access != Access::Read);
     let mut written: Vec<_> = writes.map(|call| (slot_of(&call.key), SITE)).collect();
     written.dedup();

@@ -6,7 +6,7 @@ use solera_occult::Transaction;
 use solera_resp::Value;
 
 use super::reading::Reading;
-use super::updating::{Watches, Work};
+use super::updating::{Watches, Work, name_keys};
 use super::{Policy, Session};
 use crate::commands::{Access, Call};
 use crate::error::Error;
@@ -95,9 +95,8 @@ impl Session {
         let valid = open.reading.transaction.validate_reads(&self.gateway.homes);
         if let (Err(slot), false) = (valid, self.policy == Policy::Accept) {
             return Err(Error::Aborted(format!(
-                "it has read too old a copy of slot {}: a value that it has read depends on a \
-                 later one",
-                slot.0
+                "it has read too old a copy of {}: a value that it has read depends on a later one",
+                name_keys(slot, open.seen.iter().map(|(call, _)| call))
             )));
         }
         if calls.is_empty() {
@@ -105,7 +104,7 @@ impl Session {
             return Ok(Vec::new());
         }
         let Reading { transaction, risk, changed } = &open.reading;
-        self.run(&Work { transaction, risk, changed, watches: &[], calls }).await
+        self.run(&Work { transaction, risk, changed, watches: &[], calls, seen: &open.seen }).await
     }
 
     /// Executes commands as one transaction if no watched key has changed.
@@ -116,7 +115,8 @@ impl Session {
         self.settle_doubt().await?;
         let past = self.past.clone();
         let (transaction, risk) = (&Transaction::new(past.timestamp), &past.risk);
-        self.run(&Work { transaction, risk, changed: &[], watches: &watches.0, calls }).await
+        self.run(&Work { transaction, risk, changed: &[], watches: &watches.0, calls, seen: &[] })
+            .await
     }
 
     /// Returns whether commands only read, so that [`Session::read_all`] can run them.

@@ -1,5 +1,6 @@
 //! Transactions of one slot, which its master executes in one step. A single write is one.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use solera_occult::{ShardId, Transaction};
@@ -38,9 +39,16 @@ pub(super) struct Work<'a> {
     pub(super) changed: &'a [(ShardId, Record)],
     pub(super) watches: &'a [Watch],
     pub(super) calls: &'a [Call],
+    /// What it has read.
+    pub(super) seen: &'a [(Call, Value)],
 }
 
 impl Work<'_> {
+    /// Names the keys of a slot for an error.
+    pub(super) fn keys_in(&self, slot: ShardId) -> String {
+        name_keys(slot, self.calls.iter().chain(self.seen.iter().map(|(call, _)| call)))
+    }
+
     /// Returns the slots that take part, in order.
     pub(super) fn slots(&self) -> Vec<ShardId> {
         let watched = self.watches.iter().map(|(key, _)| key);
@@ -49,6 +57,19 @@ impl Work<'_> {
         slots.sort_unstable();
         slots.dedup();
         slots
+    }
+}
+
+/// Names the slot and the keys of commands that lie in it.
+pub(super) fn name_keys<'a>(slot: ShardId, calls: impl Iterator<Item = &'a Call>) -> String {
+    let of_slot = calls.map(|call| &call.key).filter(|key| slot_of(key) == slot);
+    let keys: BTreeSet<String> =
+        of_slot.map(|key| format!("`{}`", String::from_utf8_lossy(key))).collect();
+    let keys: Vec<String> = keys.into_iter().collect();
+    let plural = if keys.len() == 1 { "" } else { "s" };
+    match keys.is_empty() {
+        true => format!("slot {}", slot.0),
+        false => format!("slot {} of key{plural} {}", slot.0, keys.join(", ")),
     }
 }
 
@@ -128,7 +149,10 @@ impl Gateway {
                 }
                 "LOST" => return Err(self.lost_in(slot, &answer).await),
                 "CHANGED" => return Err(Error::Changed),
-                "CONFLICT" => return Err(conflict(&answer.text(0))),
+                "CONFLICT" => {
+                    let read = u16::try_from(answer.number(0)).map_or(slot, ShardId);
+                    return Err(conflict(work, read));
+                }
                 "REFUSED" => return Err(Error::Aborted("the transaction has expired".to_owned())),
                 _ => return Err(unknown_word(slot, &answer)),
             }
@@ -137,10 +161,11 @@ impl Gateway {
 }
 
 /// Returns the error of a transaction that has read too old a copy of a slot.
-pub(super) fn conflict(slot: &str) -> Error {
+pub(super) fn conflict(work: &Work<'_>, slot: ShardId) -> Error {
     Error::Aborted(format!(
-        "a key that it writes was changed since, by a transaction that also changed slot {slot}, \
-         which it has read"
+        "a key that it writes was changed since, by a transaction that also changed {}, which it \
+         has read",
+        work.keys_in(slot)
     ))
 }
 

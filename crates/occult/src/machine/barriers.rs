@@ -1,7 +1,9 @@
 //! Commands that wait until enough sites store what a session depends on.
 
+use std::collections::BTreeSet;
+
 use solera_machine::{Address, Now, RequestId};
-use solera_time::Monotonic;
+use solera_time::{Monotonic, SiteId};
 
 use super::Occult;
 use crate::command::Response;
@@ -22,26 +24,37 @@ pub(super) struct Waiting {
 }
 
 impl Occult {
-    /// Returns the number of sites that are known to store all writes of this worker's shards on
-    /// which a session depends. The site of a home counts.
-    pub fn stored_sites(&self, past: &CausalTimestamp) -> usize {
-        self.count_stored(past, &self.progress_of_homes())
+    /// Counts the sites that are known to store all writes of this worker's shards on which a
+    /// session depends, by what `progress_of_homes` has returned. The site of a home counts.
+    fn count_stored(&self, past: &CausalTimestamp, progress: &[(Address, Vec<StoredAt>)]) -> usize {
+        let each = progress.iter().filter_map(|home| self.count_stored_of(past, home));
+        each.min().unwrap_or(self.others.len() + 1)
     }
 
-    /// Counts the sites by what `progress_of_homes` has returned.
-    fn count_stored(&self, past: &CausalTimestamp, progress: &[(Address, Vec<StoredAt>)]) -> usize {
-        let mut least = self.others.len() + 1;
-        if !self.config.has(Rule::StoredElsewhere) {
-            return least;
+    /// Counts the sites that store what a session depends on from one home; `None` if it depends on
+    /// nothing from there.
+    fn count_stored_of(
+        &self,
+        past: &CausalTimestamp,
+        (home, stored): &(Address, Vec<StoredAt>),
+    ) -> Option<usize> {
+        let needed = past.greatest_at(home.site, &self.homes);
+        if needed == Stamp::ZERO || !self.config.has(Rule::StoredElsewhere) {
+            return None;
         }
-        for (home, stored) in progress {
-            let needed = past.greatest_at(home.site, &self.homes);
-            if needed > Stamp::ZERO {
-                let others = stored.iter().filter(|at| at.site != home.site);
-                least = least.min(1 + others.filter(|at| at.stored >= needed).count());
-            }
-        }
-        least
+        let others = stored.iter().filter(|at| at.site != home.site && at.stored >= needed);
+        Some(1 + others.count())
+    }
+
+    /// Returns the sites of homes from which a session depends on writes that fewer than `sites`
+    /// sites are known to store.
+    pub(super) fn unstored_homes(&self, past: &CausalTimestamp, sites: usize) -> Vec<SiteId> {
+        let progress = self.progress_of_homes();
+        let lacks =
+            |home: &&_| self.count_stored_of(past, home).is_some_and(|stored| stored < sites);
+        let lacking: BTreeSet<SiteId> =
+            progress.iter().filter(lacks).map(|(home, _)| home.site).collect();
+        lacking.into_iter().collect()
     }
 
     /// Returns, for each home of this worker's shards, what the sites have stored and confirmed of
@@ -61,7 +74,7 @@ impl Occult {
 
     /// Answers a barrier, or lets it wait.
     pub(super) fn on_barrier(&mut self, now: Now, waiting: Waiting) {
-        let count = self.stored_sites(&waiting.past);
+        let count = self.count_stored(&waiting.past, &self.progress_of_homes());
         if count >= waiting.sites {
             return self.out.reply(waiting.request, Response::Stored(count));
         }

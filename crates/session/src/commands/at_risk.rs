@@ -46,7 +46,13 @@ impl Request for AtRisk {
         }
         keys.truncate(self.keys);
         let pasts = session.pasts;
-        let sites = worker.with(|replica| replica.status().not_uniform(&pasts));
+        let mut sites = worker.with(|replica| replica.status().not_uniform(&pasts));
+        match session.homes_at_risk().await {
+            Ok(homes) => sites.extend(homes),
+            Err(error) => return session.fail(error),
+        }
+        sites.sort_unstable();
+        sites.dedup();
         session.out.map(3);
         session.out.bulk(b"transactions");
         session.out.integer(transactions as i64);

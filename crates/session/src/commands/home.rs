@@ -15,6 +15,8 @@ use crate::session::ClientSession;
 
 const SYNTAX: &str = "ERR syntax error: SOLERA.HOME [KEY key | MOVE FROM site | SHARDS first-last … | KEY key TO site [FORCE]]";
 
+const NO_HOME: &str = "ERR the key is in no space of level pcpsi, so it has no home";
+
 const HELP: &[&str] = &[
     "SOLERA.HOME [<subcommand> [<arg> ...]]. Without one, return how many shards have their home at each site. Subcommands are:",
     "KEY <key>",
@@ -88,6 +90,9 @@ impl Request for Home {
             Home::Help => help::answer(session, HELP),
             Home::Counts => write_counts(session).await,
             Home::Key(key) => write_shard(session, &key),
+            Home::Move { what: What::Key(key), .. } if !has_home(session, &key) => {
+                session.fail(NO_HOME);
+            }
             Home::Move { what, to, forced } => {
                 let moved = move_homes(&*session.worker, what, to, forced).await;
                 session.answer_ok(moved);
@@ -165,10 +170,14 @@ async fn write_counts<W: Context>(session: &mut ClientSession<W>) {
     behind.iter().for_each(|site| out.bulk(names[site.index()].as_bytes()));
 }
 
+/// Returns whether a key is in a space of level `pcpsi`.
+fn has_home<W: Context>(session: &ClientSession<W>, key: &[u8]) -> bool {
+    session.worker.spec().spaces.is_of_occult(key)
+}
+
 fn write_shard<W: Context>(session: &mut ClientSession<W>, key: &[u8]) {
-    let spec = session.worker.spec().clone();
-    if !spec.spaces.is_of_occult(key) {
-        return session.fail("ERR the key is in no space of level pcpsi, so it has no home");
+    if !has_home(session, key) {
+        return session.fail(NO_HOME);
     }
     let found = session.worker.with_occult(|occult| {
         let shard = occult.config().shard_of(key);

@@ -1,6 +1,7 @@
 //! Commands on keys of spaces that Occult runs, transactions of level `pcpsi`, and the session's
 //! past there.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use smallvec::smallvec;
@@ -10,7 +11,7 @@ use solera_data::{Key, Op, OpError, Outcome};
 use solera_occult::{
     AbortCause, CausalTimestamp, Command, OnStale, ReadCounts, Response, Scheme, ShardId,
 };
-use solera_time::{Physical, Timestamp};
+use solera_time::{Physical, SiteId, Timestamp};
 
 use super::ClientSession;
 use super::conflict::PATIENCE;
@@ -440,12 +441,21 @@ impl<W: Context> ClientSession<W> {
     /// because the commands then do not depend on what the client has read.
     pub(super) async fn exec_on_occult(&mut self, queue: &Queue<W>) {
         let watched = std::mem::take(&mut self.occult.watched);
-        if !self.watched.is_empty() || queue.occult == Some(false) {
-            self.watched.clear();
-            return self.fail(
-                "ERR keys of level pcpsi are watched, and others are watched or used: one transaction cannot span \
-                 both",
-            );
+        let others = std::mem::take(&mut self.watched);
+        if !others.is_empty() || queue.occult == Some(false) {
+            let ours = match watched.first() {
+                Some((key, _)) => format!("{} is watched and", self.key_in_space(key.as_bytes())),
+                None => "keys used since MULTI are".to_owned(),
+            };
+            let other = match others.first() {
+                Some(other) => {
+                    format!("{}, also watched, is", self.key_in_space(other.key.as_bytes()))
+                }
+                None => "keys used since MULTI are".to_owned(),
+            };
+            return self.fail(format!(
+                "ERR {ours} of level pcpsi, and {other} not: one transaction cannot span both"
+            ));
         }
         if let Err(error) = self.await_pending().await {
             return self.fail(error);
@@ -564,6 +574,27 @@ impl<W: Context> ClientSession<W> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the sites of homes from which the session depends on writes that f + 1 sites are not
+    /// known to store.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn homes_at_risk(&self) -> Result<BTreeSet<SiteId>, String> {
+        let mut homes = BTreeSet::new();
+        if self.occult.past.is_empty() {
+            return Ok(homes);
+        }
+        for worker in self.worker.workers() {
+            let (past, sites) = (self.occult.past.clone(), self.worker.spec().f + 1);
+            match self.worker.ask_occult(worker, Command::Unstored { past, sites }).await {
+                Some(Response::Unstored(lacking)) => homes.extend(lacking),
+                Some(_) => return Err(self.unanswered()),
+                None => return Err(Unreachable(self.worker.node_name(worker)).to_string()),
+            }
+        }
+        Ok(homes)
     }
 
     /// Returns the time up to which every copy of every key that Occult holds shows all writes;

@@ -21,7 +21,7 @@ use crate::plan::{KeyOp, Plan};
 /// A key that the next EXEC or SOLERA.BEGIN STRONG depends on, with its content at WATCH.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    key: Key,
+    pub(super) key: Key,
     digest: Result<Outcome, OpError>,
 }
 

@@ -58,7 +58,11 @@ impl OccultSessions {
                 self.end(world, index, Outcome::Aborted);
             }
             (Doing::Barrier(covered, left), Response::Stored(sites)) => {
-                self.on_stored(world, index, (covered, left), sites);
+                let enough = sites >= self.stored_at;
+                self.on_stored(world, index, (covered, left), enough);
+            }
+            (Doing::Barrier(covered, left), Response::Unstored(homes)) => {
+                self.on_stored(world, index, (covered, left), homes.is_empty());
             }
             (Doing::Move, Response::Moving) => {
                 world.tally.count("occult: moves of homes");
@@ -171,15 +175,15 @@ impl OccultSessions {
         self.rest(world, index);
     }
 
-    /// Handles the number of sites that store the session's past, according to one worker.
+    /// Handles whether enough sites store the session's past, according to one worker.
     fn on_stored(
         &mut self,
         world: &mut World,
         index: usize,
         (covered, left): (BTreeSet<(Key, u64)>, usize),
-        sites: usize,
+        enough: bool,
     ) {
-        if sites < self.stored_at {
+        if !enough {
             world.tally.count("occult: barriers not kept");
             return self.rest(world, index);
         }
