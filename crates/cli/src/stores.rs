@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ::solera::mixed::Pool;
 use solera_config::{ClusterSpec, ConfigError, Placed, StoreSpec};
+use solera_levels::Level;
 use solera_mixt::store::Database;
 use solera_modules::{Host, Settings, Store};
 
@@ -41,6 +42,7 @@ fn store(spec: &StoreSpec) -> Result<Store, ConfigError> {
     if let Some(layout) = spec.layout.as_ref().filter(|_| spec.kind.value != "redis") {
         return refuse(spec, layout, "a layout is for spaces of level pcpsi in a Redis Cluster");
     }
+    require_offered_levels(spec)?;
     let database: Arc<dyn Database> = match spec.kind.value.as_str() {
         "postgres" => pooled(spec, postgres::open(spec)?),
         "redis" => redis::open(spec)?,
@@ -73,6 +75,16 @@ fn refuse<T, R>(spec: &StoreSpec, setting: &Placed<T>, reason: &str) -> Result<R
     setting.invalid(format!("store '{}': {reason}", spec.name))
 }
 
+/// Rejects a space with a level that only a future kind of store will offer.
+fn require_offered_levels(spec: &StoreSpec) -> Result<(), ConfigError> {
+    for level in spec.spaces.iter().filter_map(|space| space.level.as_ref()) {
+        if let Some(why) = level.value.parse().ok().and_then(Level::why_not_offered) {
+            return refuse(spec, level, &why);
+        }
+    }
+    Ok(())
+}
+
 /// Rejects a space whose configured level differs from the only level of its kind of store.
 fn require_level(spec: &StoreSpec, kind: &str, only: &str) -> Result<(), ConfigError> {
     let mut levels = spec.spaces.iter().filter_map(|space| space.level.as_ref());
@@ -85,7 +97,6 @@ fn require_level(spec: &StoreSpec, kind: &str, only: &str) -> Result<(), ConfigE
 #[cfg(test)]
 mod tests {
     use solera_config::{Overrides, sample};
-    use solera_levels::Level;
 
     use super::*;
 
@@ -303,6 +314,19 @@ level = 'linearizable'
                 ),
             ],
         );
+    }
+
+    #[test]
+    fn levels_of_future_stores_are_refused_with_their_line() {
+        let reason = "a level of Apache Cassandra, which this version cannot use as a store yet";
+        let quorum = format!("line 8: store 'shop': 'quorum' is {reason}");
+        let stock = "'stock'\nlevel = 'quorum'";
+        assert_refused(SHOP, [("'stock'", stock, &quorum)]);
+        let local = format!("line 7: store 'cache': 'local_quorum' is {reason}");
+        let log = "name = 'log'\nlevel = 'local_quorum'";
+        assert_refused(&cache(), [("name = 'log'", log, &local)]);
+        let far = format!("line 7: store 'far': 'quorum' is {reason}");
+        assert_refused(FAR, [("'linearizable'", "'quorum'", &far)]);
     }
 
     #[test]

@@ -110,6 +110,14 @@ pub enum SpaceError {
         levels = served_levels()
     )]
     NotServed(String, Level),
+    /// Only a future kind of store will offer the level.
+    #[error("space '{space}': {why}; spaces have {levels}", levels = served_levels())]
+    NotOffered {
+        /// Name of the space.
+        space: String,
+        /// Reason, with the level and the store.
+        why: String,
+    },
 }
 
 impl SpaceError {
@@ -118,7 +126,16 @@ impl SpaceError {
         match self {
             SpaceError::SamePrefix(_, name)
             | SpaceError::SameName(name)
-            | SpaceError::NotServed(name, _) => name,
+            | SpaceError::NotServed(name, _)
+            | SpaceError::NotOffered { space: name, .. } => name,
+        }
+    }
+
+    /// Returns the error of a space with a level that this version does not support.
+    pub(crate) fn unsupported(name: &str, level: Level) -> SpaceError {
+        match level.why_not_offered() {
+            Some(why) => SpaceError::NotOffered { space: name.to_owned(), why },
+            None => SpaceError::NotServed(name.to_owned(), level),
         }
     }
 }
@@ -152,7 +169,7 @@ impl Spaces {
     pub fn new(mut spaces: Vec<Space>) -> Result<Self, SpaceError> {
         for (i, space) in spaces.iter().enumerate() {
             if !Spaces::serves(space.level) {
-                return Err(SpaceError::NotServed(space.name.clone(), space.level));
+                return Err(SpaceError::unsupported(&space.name, space.level));
             }
             for other in &spaces[..i] {
                 if other.prefix == space.prefix {
@@ -274,5 +291,11 @@ mod tests {
         assert_eq!(two(causal("a", "x"), causal("a", "y")), SpaceError::SameName("a".into()));
         let mixed = Spaces::new(vec![Space::new("a", "x", Level::Speculative)]);
         assert_eq!(mixed, Err(SpaceError::NotServed("a".into(), Level::Speculative)));
+        for level in [Level::Quorum, Level::LocalQuorum] {
+            let error = Spaces::new(vec![Space::new("a", "x", level)]).unwrap_err();
+            let known = "a level of Apache Cassandra, which this version cannot use as a store yet";
+            assert!(error.to_string().contains(&format!("space 'a': '{level}' is {known}")));
+            assert_eq!(error.space(), "a");
+        }
     }
 }

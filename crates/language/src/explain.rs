@@ -94,6 +94,7 @@ impl Phase {
         match self.built_in {
             Some(Level::Linearizable) => "#f6c9b8",
             Some(Level::Por | Level::PcPsi) => "#f8dfae",
+            Some(Level::Quorum | Level::LocalQuorum) => "#f6efb0",
             Some(Level::Causal) => "#c4d9f7",
             Some(Level::Speculative) => "#dccff5",
             Some(Level::Eventual) => "#cdebd3",

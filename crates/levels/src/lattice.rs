@@ -261,6 +261,21 @@ mod tests {
     }
 
     #[test]
+    fn a_level_is_added_below_quorum() {
+        let mut lattice = Lattice::builtin();
+        let [causal, quorum] = [Level::Causal, Level::Quorum].map(|level| lattice.of(level));
+        let recent = lattice.add("recent", &[quorum], &[]).unwrap();
+        assert_eq!(lattice.accepts(recent), [Level::Linearizable, Level::Quorum]);
+        assert_eq!(lattice.join(recent, causal), lattice.top());
+        let local = lattice.of(Level::LocalQuorum);
+        assert_eq!(lattice.join(recent, local), lattice.top());
+        let both = lattice.add("both", &[causal, quorum], &[]).unwrap();
+        assert_eq!(lattice.join(causal, quorum), both);
+        let fit = [Level::Linearizable, Level::Por, Level::PcPsi, Level::Quorum, Level::Causal];
+        assert_eq!(lattice.accepts(both), fit);
+    }
+
+    #[test]
     fn what_is_no_lattice_is_refused() {
         let mut lattice = Lattice::builtin();
         let [por, pcpsi, causal, speculative] =
@@ -283,7 +298,8 @@ mod tests {
         assert!(lattice.add("x", &[causal, speculative], &[causal]).is_err());
         assert_eq!(lattice, before);
         for index in lattice.names.len()..MAX_LEVELS {
-            let weakest = lattice.labels().last().filter(|_| index > 6).unwrap_or(causal);
+            let weakest =
+                lattice.labels().last().filter(|_| index > Level::ALL.len()).unwrap_or(causal);
             lattice.add(&format!("l{index}"), &[weakest], &[]).unwrap();
         }
         assert_eq!(lattice.add("one_more", &[], &[]), Err(LatticeError::TooMany));

@@ -12,6 +12,9 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A consistency level built into Solera.
+///
+/// Records and messages contain the variants by their position here, so a new one is added at the
+/// end. [`Level::ALL`] is the order by strength.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Level {
     /// Strict serializability.
@@ -26,14 +29,23 @@ pub enum Level {
     Speculative,
     /// Convergence only.
     Eventual,
+    /// A read of an object includes every update of this object that was acknowledged, at any site,
+    /// before the read began (IPA §4.1). No guarantee spans several objects. Experimental.
+    Quorum,
+    /// A read of an object includes every update of this object that was acknowledged at the
+    /// reader's own site before the read began (IPA §4.1). No guarantee spans several objects.
+    /// Experimental.
+    LocalQuorum,
 }
 
 impl Level {
     /// All levels, strongest first, in an order compatible with [`at_least`](Self::at_least).
-    pub const ALL: [Level; 6] = [
+    pub const ALL: [Level; 8] = [
         Level::Linearizable,
         Level::Por,
         Level::PcPsi,
+        Level::Quorum,
+        Level::LocalQuorum,
         Level::Causal,
         Level::Speculative,
         Level::Eventual,
@@ -71,14 +83,34 @@ impl Level {
             Level::Causal => "causal",
             Level::Speculative => "speculative",
             Level::Eventual => "eventual",
+            Level::Quorum => "quorum",
+            Level::LocalQuorum => "local_quorum",
         }
+    }
+
+    /// Returns why no space can have the level, if only a kind of store that is to come will offer
+    /// it. For messages, which name the level and that store.
+    pub fn why_not_offered(self) -> Option<String> {
+        let store = match self {
+            Level::Quorum | Level::LocalQuorum => "Apache Cassandra",
+            Level::Linearizable
+            | Level::Por
+            | Level::PcPsi
+            | Level::Causal
+            | Level::Speculative
+            | Level::Eventual => return None,
+        };
+        Some(format!(
+            "'{self}' is a level of {store}, which this version cannot use as a store yet"
+        ))
     }
 
     fn directly_below(self) -> &'static [Level] {
         match self {
-            Level::Linearizable => &[Level::Por, Level::PcPsi, Level::Speculative],
+            Level::Linearizable => &[Level::Por, Level::PcPsi, Level::Quorum, Level::Speculative],
             Level::Por | Level::PcPsi => &[Level::Causal],
-            Level::Causal | Level::Speculative => &[Level::Eventual],
+            Level::Quorum => &[Level::LocalQuorum],
+            Level::LocalQuorum | Level::Causal | Level::Speculative => &[Level::Eventual],
             Level::Eventual => &[],
         }
     }
@@ -130,6 +162,42 @@ mod tests {
         }
         assert!(!Level::Por.at_least(Level::PcPsi) && !Level::PcPsi.at_least(Level::Por));
         assert!(!Level::Causal.at_least(Level::Speculative));
+    }
+
+    #[test]
+    fn quorum_and_local_quorum_are_comparable_with_the_strongest_and_the_weakest_only() {
+        assert!(Level::Linearizable.at_least(Level::Quorum));
+        assert!(Level::Quorum.at_least(Level::LocalQuorum));
+        assert!(Level::LocalQuorum.at_least(Level::Eventual));
+        for quorum in [Level::Quorum, Level::LocalQuorum] {
+            for other in [Level::Por, Level::PcPsi, Level::Causal, Level::Speculative] {
+                assert!(!quorum.at_least(other) && !other.at_least(quorum), "{quorum} {other}");
+                assert_eq!(quorum.join(other), Level::Eventual);
+                assert_eq!(quorum.meet(other), Level::Linearizable);
+            }
+            let why = quorum.why_not_offered().unwrap();
+            assert!(why.contains(quorum.name()) && why.contains("Apache Cassandra"), "{why}");
+        }
+        assert_eq!(Level::Speculative.why_not_offered(), None);
+    }
+
+    /// Records of mixed transactions, and messages of UniStore, contain these numbers.
+    #[test]
+    fn each_level_keeps_its_number_in_records_and_messages() {
+        let numbers = [
+            (Level::Linearizable, 0),
+            (Level::Por, 1),
+            (Level::PcPsi, 2),
+            (Level::Causal, 3),
+            (Level::Speculative, 4),
+            (Level::Eventual, 5),
+            (Level::Quorum, 6),
+            (Level::LocalQuorum, 7),
+        ];
+        assert_eq!(numbers.len(), Level::ALL.len());
+        for (level, number) in numbers {
+            assert_eq!(level as u8, number, "{level}");
+        }
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Bindings {
             let level = database.level(space).ok_or_else(|| BindError::NoSpace {
                 store: store.name.to_string(),
                 place: place.clone(),
+                accepts: store.accepts.clone(),
             })?;
             if !store.accepts.contains(&level) {
                 return Err(BindError::TooWeak {
@@ -133,6 +134,8 @@ pub enum BindError {
         store: String,
         /// The place to which it was bound.
         place: Location,
+        /// Levels that the store accepts.
+        accepts: Vec<Level>,
     },
     /// The level of the space is weaker than the program needs.
     TooWeak {
@@ -159,18 +162,32 @@ impl fmt::Display for BindError {
             BindError::NoDatabase { store, index } => {
                 write!(f, "the store `{store}` is bound to database {index}, which does not exist")
             }
-            BindError::NoSpace { store, place } => {
-                write!(f, "the store `{store}` cannot be bound to {place}: there is no such space")
+            BindError::NoSpace { store, place, accepts } => {
+                write!(
+                    f,
+                    "the store `{store}` cannot be bound to {place}: there is no such space"
+                )?;
+                write_future_store(f, accepts)
             }
             BindError::TooWeak { store, declared, place, level, accepts } => {
-                let accepts: Vec<_> = accepts.iter().map(|level| level.name()).collect();
+                let names: Vec<_> = accepts.iter().map(|level| level.name()).collect();
                 write!(
                     f,
                     "the store `{store}` is declared {declared}, but {place} is {level}: it must be {}",
-                    accepts.join(" or ")
-                )
+                    names.join(" or ")
+                )?;
+                write_future_store(f, accepts)
             }
         }
+    }
+}
+
+/// Writes which kind of store will offer the weakest of the accepted levels that none offers yet,
+/// unless an offered level is weaker.
+fn write_future_store(f: &mut fmt::Formatter<'_>, accepts: &[Level]) -> fmt::Result {
+    match accepts.last().and_then(|level| level.why_not_offered()) {
+        Some(why) => write!(f, "; {why}"),
+        None => Ok(()),
     }
 }
 

@@ -4,9 +4,10 @@
 //! serializable: a transaction aborts if an object that it has read there has changed since. In
 //! spaces of the level pcpsi it aborts if an object that it writes has changed. Causal and
 //! speculative spaces are read in a snapshot. Their writes apply to the latest version at the
-//! commit, operation by operation, so that counters, sets, maps and lists merge. In eventual spaces
-//! every operation takes effect at once, even if the transaction aborts. As in a cluster of Solera,
-//! one transaction can span spaces of the level pcpsi, or others, but not both.
+//! commit, operation by operation, so that counters, sets, maps and lists merge. In spaces of the
+//! levels eventual, quorum and local_quorum every operation takes effect at once, even if the
+//! transaction aborts. As in a cluster of Solera, one transaction can span spaces of the level
+//! pcpsi, or others, but not both.
 //!
 //! A store may declare `query strong_size(of: *set<T>) -> int`, the custom operation that the MixT
 //! paper (§6.1) assumes: the size in the newest version, independent of the transaction's snapshot.
@@ -274,7 +275,7 @@ impl MemorySession {
         self.shared.enter(&mut open.space, [&call.space])?;
         let mut history = self.shared.history();
         let key = Key::of(call);
-        if level == Level::Eventual {
+        if matches!(level, Level::Eventual | Level::Quorum | Level::LocalQuorum) {
             if call.op.mutates() {
                 cell::check(history.latest(&key), &[call])?;
                 history.version += 1;

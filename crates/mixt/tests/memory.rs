@@ -157,14 +157,17 @@ fn pcpsi_loses_no_update() {
 }
 
 #[test]
-fn eventual_operations_take_effect_at_once() {
-    let (_memory, mut one, mut other) = pair(Level::Eventual);
-    one.begin(false);
-    one.put("a", 1);
-    other.begin(false);
-    assert_eq!(other.get("a"), some(1));
-    now(one.connection.abort()).unwrap();
-    assert_eq!(other.get("a"), some(1));
+fn operations_of_levels_without_snapshots_take_effect_at_once() {
+    for level in [Level::Eventual, Level::Quorum, Level::LocalQuorum] {
+        let (_memory, mut one, mut other) = pair(level);
+        other.begin(false);
+        assert_eq!(other.get("a"), Value::NONE);
+        one.begin(false);
+        one.put("a", 1);
+        assert_eq!(other.get("a"), some(1), "{level}");
+        now(one.connection.abort()).unwrap();
+        assert_eq!(other.get("a"), some(1), "{level}");
+    }
 }
 
 #[test]

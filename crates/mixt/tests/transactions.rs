@@ -42,6 +42,37 @@ fn stores_are_bound_only_to_spaces_that_are_strong_enough() {
 }
 
 #[test]
+fn a_store_of_level_quorum_needs_a_linearizable_space_until_a_store_offers_the_level() {
+    let memory = Memory::new("m", &[("weak", Level::Causal), ("strong", Level::Linearizable)]);
+    let databases: Vec<Arc<dyn Database>> = vec![Arc::new(memory)];
+    for (level, fits) in [
+        ("quorum", "linearizable or quorum"),
+        ("local_quorum", "linearizable or quorum or local_quorum"),
+    ] {
+        let source = format!(
+            "store s : {level};
+             transaction t(c: handle<counter> in s) -> int @ {level} {{ return c.value(); }}"
+        );
+        let program = Arc::new(compile(&source).program.unwrap());
+        let bind = |space| Bindings::new(&program, &databases, &[("s", 0, space)]);
+        assert!(bind("strong").is_ok());
+        let why = format!(
+            "'{level}' is a level of Apache Cassandra, which this version cannot use as a store yet"
+        );
+        assert_eq!(
+            bind("weak").unwrap_err().to_string(),
+            format!(
+                "the store `s` is declared {level}, but m/weak is causal: it must be {fits}; {why}"
+            )
+        );
+        assert_eq!(
+            bind("s").unwrap_err().to_string(),
+            format!("the store `s` cannot be bound to m/s: there is no such space; {why}")
+        );
+    }
+}
+
+#[test]
 fn atomic_stores_of_one_database_need_no_witnesses() {
     let memory = Memory::new("m", &[("all", Level::Linearizable), ("weak", Level::Causal)]);
     let bench = Bench::new(vec![memory], &[("strong", 0, "all"), ("weak", 0, "weak")]);

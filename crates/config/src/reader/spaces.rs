@@ -61,7 +61,7 @@ impl Reader<'_> {
         let level = match table.level.get_ref().parse() {
             Ok(level) if Spaces::serves(level) => level,
             Ok(level) => {
-                let error = SpaceError::NotServed(name.clone(), level);
+                let error = SpaceError::unsupported(name, level);
                 return self.invalid(place, format!("{error}{also}"));
             }
             Err(UnknownLevel(level)) => {
@@ -260,6 +260,15 @@ mod tests {
                 "level = 'speculative'",
                 "line 4: space 'x': the level 'speculative' is not served by this version",
             ),
+            (
+                "level = 'quorum'",
+                "s.toml, line 4: space 'x': 'quorum' is a level of Apache Cassandra, which this version cannot use as \
+                 a store yet; spaces have 'linearizable', 'por',",
+            ),
+            (
+                "level = 'local_quorum'",
+                "line 4: space 'x': 'local_quorum' is a level of Apache Cassandra",
+            ),
             ("level = 'causal'\nhome = 'hash'", "line 5: space 'x': home goes with level 'pcpsi'"),
             (
                 "level = 'pcpsi'\nhome = 'mars'",
@@ -328,8 +337,11 @@ mod tests {
             error.to_string().contains("s.toml, line 4: space 'x': keys of no other"),
             "{error}"
         );
-        for (level, known) in [("strong", "there is no level"), ("speculative", "is not served by")]
-        {
+        for (level, known) in [
+            ("strong", "there is no level"),
+            ("speculative", "is not served by"),
+            ("quorum", "is a level of Apache Cassandra"),
+        ] {
             let (levels, also) = ("'causal' and 'eventual'", ", and the example 'primary'");
             let error = read(&format!("level = '{level}'")).unwrap_err();
             assert!(error.contains(known) && error.contains(&format!("{levels}{also}")), "{error}");

@@ -53,7 +53,12 @@ impl Relation {
         let strong = all_where(|operation| match level {
             Level::Linearizable => true,
             Level::Por => operation.is_update(),
-            Level::PcPsi | Level::Causal | Level::Speculative | Level::Eventual => false,
+            Level::PcPsi
+            | Level::Quorum
+            | Level::LocalQuorum
+            | Level::Causal
+            | Level::Speculative
+            | Level::Eventual => false,
         });
         Relation::among(strong, conflict_by_default)
     }
