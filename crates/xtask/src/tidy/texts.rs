@@ -42,7 +42,7 @@ const PHRASES: [&str; 18] = [
 /// Returns the findings in one file.
 pub(crate) fn check(file: &Text) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if !is_prose(file) {
+    if !is_prose(file) && !is_output(file) {
         findings.extend(unfinished(file));
     }
     if !file.content.is_empty() && !file.content.ends_with('\n') {
@@ -62,6 +62,11 @@ pub(crate) fn check(file: &Text) -> Vec<Finding> {
 /// Returns whether a file is a document, which may mention the marks.
 fn is_prose(file: &Text) -> bool {
     file.has_extension("md") || file.path.ends_with("LICENSE")
+}
+
+/// Returns whether a file is recorded output of the compiler, whose advice may contain the marks.
+fn is_output(file: &Text) -> bool {
+    file.has_extension("stderr")
 }
 
 fn unfinished(file: &Text) -> Vec<Finding> {
@@ -163,6 +168,7 @@ mod tests {
         for mark in MARKS {
             assert_eq!(found("test", &format!("a\n# {mark}\n")), [2], "{mark}");
             assert_eq!(found("docs/a.md", &format!("{mark}\n")), [0; 0], "{mark}");
+            assert_eq!(found("crates/a/tests/b.stderr", &format!("{mark}\n")), [0; 0], "{mark}");
         }
         assert_eq!(found("a.rs", "fn mastodon() {}\n"), [0; 0]);
     }
