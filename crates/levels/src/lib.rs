@@ -164,6 +164,7 @@ mod tests {
         assert!(!Level::Causal.at_least(Level::Speculative));
     }
 
+    /// IPA §4.1.
     #[test]
     fn quorum_and_local_quorum_are_comparable_with_the_strongest_and_the_weakest_only() {
         assert!(Level::Linearizable.at_least(Level::Quorum));

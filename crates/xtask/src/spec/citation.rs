@@ -33,6 +33,9 @@ pub(super) struct Citation {
 /// Words that may begin a sentence before a citation and are not names of papers.
 const NO_PAPERS: &[&str] = &["As", "By", "From", "In", "See", "The", "Unlike", "With"];
 
+/// Papers whose names are in capitals.
+const IN_CAPITALS: &[&str] = &["IPA"];
+
 /// Returns all citations in the comments and test names of a file.
 pub(super) fn citations(file: &Text) -> Vec<Citation> {
     let in_tests = file.path.components().nth(2).is_some_and(|part| part.as_os_str() == "tests");
@@ -130,14 +133,14 @@ fn next_mark(text: &str, from: usize) -> Option<(usize, &'static str)> {
     Unit::MARKS.into_iter().chain(["l. ", "§"]).filter_map(first).min()
 }
 
-/// Returns the paper named just before a citation: a capitalised word, except names in capitals,
-/// which are those of message handlers.
+/// Returns the paper named just before a citation: a capitalised word, except other names in
+/// capitals, which are those of message handlers.
 fn paper_before(text: &str) -> Option<&str> {
     let word = text.strip_suffix(' ')?.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     let name = word.starts_with(char::is_uppercase)
         && word.contains(char::is_lowercase)
         && !NO_PAPERS.contains(&word);
-    name.then_some(word)
+    (name || IN_CAPITALS.contains(&word)).then_some(word)
 }
 
 fn leading_number(text: &str) -> Option<u32> {
@@ -265,6 +268,7 @@ mod tests {
         assert_eq!(papers("// START_TX Alg. 1 l. 5 (§4)\n"), [None, None]);
         assert_eq!(papers("// See Alg. 1 l. 5\n"), [None]);
         assert_eq!(papers("// Occult §5.1.\n"), [Some("Occult".to_owned())]);
+        assert_eq!(papers("// (IPA §3.4)\n"), [Some("IPA".to_owned())]);
     }
 
     #[test]

@@ -45,6 +45,7 @@ impl CrateRule {
 pub(crate) const CRATES: &[CrateRule] = &[
     rule("solera-time", "time", Layer::Vocabulary, &[], &[]),
     rule("solera-levels", "levels", Layer::Vocabulary, &[], &[]),
+    rule("solera-ipa", "ipa", Layer::Vocabulary, &["solera-levels"], &[]),
     rule("solera-random", "random", Layer::Vocabulary, &[], &[]),
     rule("solera-machine", "machine", Layer::Vocabulary, &["solera-time"], &[]),
     rule(

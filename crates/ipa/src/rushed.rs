@@ -1,0 +1,128 @@
+//! Values of levels that are known only when the program runs.
+
+use solera_levels::Level;
+
+use crate::level::{self, LevelMarker};
+use crate::{At, Causal, Consistent, Inconsistent, LocalQuorum, Por, Quorum};
+
+/// Result of a read that may be answered at several levels (IPA §3.4.1). A `match` handles each of
+/// them, or weakens the rest explicitly:
+///
+/// ```
+/// use solera_ipa::{Causal, Quorum, Rushed};
+///
+/// fn show(left: Rushed<i64>) -> String {
+///     match left {
+///         Rushed::Consistent(left) => left.to_string(),
+///         Rushed::Quorum(left) => format!("about {}", left.endorse()),
+///         rest => rest.weaken().map(|left| format!("perhaps {left}")).endorse().into_inner(),
+///     }
+/// }
+///
+/// assert_eq!(show(Quorum::new(5).into()), "about 5");
+/// assert_eq!(show(Causal::new(5).into()), "perhaps 5");
+/// ```
+///
+/// The variants are the levels among which the reads of a space of level `por` or `linearizable`,
+/// and those of Apache Cassandra, could choose. A new variant would break every `match`, which is
+/// intended: the enum will not become `non_exhaustive`.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a value has no effect unless it is used"]
+pub enum Rushed<T> {
+    /// Of the strongest level.
+    Consistent(Consistent<T>),
+    /// Of level `por`.
+    Por(Por<T>),
+    /// Of level `quorum`.
+    Quorum(Quorum<T>),
+    /// Of level `local_quorum`.
+    LocalQuorum(LocalQuorum<T>),
+    /// Of level `causal`.
+    Causal(Causal<T>),
+    /// Of the weakest level.
+    Inconsistent(Inconsistent<T>),
+}
+
+impl<T> Rushed<T> {
+    /// Returns the level.
+    pub fn level(&self) -> Level {
+        match self {
+            Rushed::Consistent(value) => value.level(),
+            Rushed::Por(value) => value.level(),
+            Rushed::Quorum(value) => value.level(),
+            Rushed::LocalQuorum(value) => value.level(),
+            Rushed::Causal(value) => value.level(),
+            Rushed::Inconsistent(value) => value.level(),
+        }
+    }
+
+    /// Returns the value as one of the weakest level, which every variant is at least as strong as.
+    pub fn weaken(self) -> Inconsistent<T> {
+        At::new(self.into_hidden())
+    }
+
+    /// Returns the value as one of a level, if it has this level or a stronger one.
+    ///
+    /// ```
+    /// use solera_ipa::level::Causal;
+    /// use solera_ipa::{Por, Rushed};
+    ///
+    /// let followers = Rushed::from(Por::new(7));
+    /// match followers.at_least::<Causal>() {
+    ///     Ok(followers) => assert_eq!(*followers.endorse(), 7),
+    ///     Err(weaker) => unreachable!("{weaker:?}"),
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the value itself if its level is weaker, or not comparable.
+    pub fn at_least<L: LevelMarker>(self) -> Result<At<T, L>, Rushed<T>> {
+        match self.level().at_least(L::LEVEL) {
+            true => Ok(At::new(self.into_hidden())),
+            false => Err(self),
+        }
+    }
+
+    /// Applies a function to the value, as [`At::map`] does.
+    pub fn map<U>(self, function: impl FnOnce(T) -> U) -> Rushed<U> {
+        match self {
+            Rushed::Consistent(value) => Rushed::Consistent(value.map(function)),
+            Rushed::Por(value) => Rushed::Por(value.map(function)),
+            Rushed::Quorum(value) => Rushed::Quorum(value.map(function)),
+            Rushed::LocalQuorum(value) => Rushed::LocalQuorum(value.map(function)),
+            Rushed::Causal(value) => Rushed::Causal(value.map(function)),
+            Rushed::Inconsistent(value) => Rushed::Inconsistent(value.map(function)),
+        }
+    }
+
+    fn into_hidden(self) -> T {
+        match self {
+            Rushed::Consistent(value) => value.into_hidden(),
+            Rushed::Por(value) => value.into_hidden(),
+            Rushed::Quorum(value) => value.into_hidden(),
+            Rushed::LocalQuorum(value) => value.into_hidden(),
+            Rushed::Causal(value) => value.into_hidden(),
+            Rushed::Inconsistent(value) => value.into_hidden(),
+        }
+    }
+}
+
+/// Implements the conversion of a value of each level that has a variant.
+macro_rules! from_levels {
+    ($($level:ident => $variant:ident;)*) => {$(
+        impl<T> From<At<T, level::$level>> for Rushed<T> {
+            fn from(value: At<T, level::$level>) -> Self {
+                Rushed::$variant(value)
+            }
+        }
+    )*};
+}
+
+from_levels! {
+    Linearizable => Consistent;
+    Por => Por;
+    Quorum => Quorum;
+    LocalQuorum => LocalQuorum;
+    Causal => Causal;
+    Eventual => Inconsistent;
+}

@@ -1,0 +1,14 @@
+use solera_ipa::level::{LevelMarker, Linearizable};
+use solera_levels::Level;
+
+#[derive(Clone, Copy)]
+enum Mine {}
+
+impl Mine {
+    const LEVEL: Level = Level::Linearizable;
+}
+
+fn main() {
+    assert_eq!(Mine::LEVEL, Level::Linearizable);
+    assert_eq!(Linearizable::LEVEL, Level::Linearizable);
+}

@@ -1,0 +1,7 @@
+use solera_ipa::Causal;
+
+fn main() {
+    let name = Causal::new("Ann".to_owned());
+    let name: String = name.endorse().into_inner();
+    assert_eq!(name, "Ann");
+}

@@ -1,0 +1,9 @@
+use solera_ipa::{Answer, Interval};
+
+fn main() {
+    let left = Interval::new(1, 5).unwrap();
+    let answer: Answer = left.at_least(1);
+    if answer {
+        println!("sold");
+    }
+}

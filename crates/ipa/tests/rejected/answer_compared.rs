@@ -1,0 +1,6 @@
+use solera_ipa::{Answer, Interval};
+
+fn main() {
+    let left = Interval::new(1, 5).unwrap();
+    assert!(left.at_least(1) == Answer::Yes);
+}

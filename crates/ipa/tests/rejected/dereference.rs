@@ -1,0 +1,7 @@
+use solera_ipa::LocalQuorum;
+
+fn main() {
+    let count = LocalQuorum::new(5);
+    let count: i64 = *count;
+    assert_eq!(count, 5);
+}

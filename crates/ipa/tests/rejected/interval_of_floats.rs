@@ -1,0 +1,6 @@
+use solera_ipa::Interval;
+
+fn main() {
+    let left = Interval::new(1.0, 5.0).unwrap();
+    println!("{left}");
+}
