@@ -66,6 +66,8 @@ pub struct Record {
     /// Higher floor that holders must respect already, and its version.
     pub raise: Option<(u8, Version)>,
     pub removed: Option<Site>,
+    /// Version in which the last readers lost the right, until others are founded.
+    pub closed: Option<Version>,
     /// Numbers of admissions and epochs so far.
     pub terms: [u8; SITES],
     pub epochs: [Epoch; SITES],

@@ -23,6 +23,7 @@ impl Model for Intervals {
             floor: scenario.floor,
             raise: None,
             removed: None,
+            closed: None,
             terms: [1; SITES],
             epochs: std::array::from_fn(epochs),
         };
@@ -59,8 +60,11 @@ impl Model for Intervals {
             if state.restarts_left > 0 {
                 actions.push(Restart(site));
             }
+            if self.scenario.founds || self.scenario.lapses.contains(&site) {
+                actions.push(Renew(site));
+            }
             if self.scenario.lapses.contains(&site) {
-                actions.extend([Lapse(site), Renew(site)]);
+                actions.push(Lapse(site));
                 if !self.has(Rule::CheckAfter) {
                     actions.push(Look(site));
                 }
@@ -136,6 +140,9 @@ impl Intervals {
         if !self.scenario.floors.is_empty() {
             actions.extend(self.sites().map(RaiseFloor));
         }
+        if self.scenario.founds {
+            actions.extend([Close, Found]);
+        }
         actions.extend(self.scenario.removes.iter().map(|site| Remove(*site)));
     }
 
@@ -153,6 +160,7 @@ impl Intervals {
             if let Some((_, version)) = &mut record.raise {
                 lower(version);
             }
+            record.closed.iter_mut().for_each(lower);
         }
         let ends = state.pins.iter_mut().flatten().filter_map(|pin| pin.ended.as_mut());
         ends.for_each(lower);

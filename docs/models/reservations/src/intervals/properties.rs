@@ -82,7 +82,10 @@ impl Intervals {
                     self.exchange(state, sites);
                 }
             }
+            self.step(state, Found);
+            self.exchange(state, sites);
             for &sponsor in sites {
+                self.step(state, Renew(sponsor));
                 self.step(state, Offer(sponsor));
                 for &site in sites {
                     self.step(state, Admit { site, sponsor });

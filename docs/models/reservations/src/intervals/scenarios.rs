@@ -63,6 +63,10 @@ pub enum Rule {
     Exclude,
     /// An idle holder stops under its epoch.
     EndWhenIdle,
+    /// All readers lose the right only when their leases have certainly ended.
+    CloseAfterLeases,
+    /// Readers are founded when all sites know that there are none, and have stopped.
+    FoundAfterEnds,
     /// A site is removed only when it has no right any more.
     RemoveAfterExclusion,
     /// Tokens of a removed site count until the reader has what remains of its stream.
@@ -99,6 +103,8 @@ pub struct Scenario {
     pub admits: &'static [(Site, Site)],
     /// Floors that may be proposed.
     pub floors: &'static [u8],
+    /// Whether all readers may lose the right, and be founded anew.
+    pub founds: bool,
     pub removes: &'static [Site],
     pub reaches: &'static [Reached],
 }
@@ -120,6 +126,7 @@ const NOTHING: Scenario = Scenario {
     lapses: &[],
     admits: &[],
     floors: &[],
+    founds: false,
     removes: &[],
     reaches: &[],
 };
@@ -301,6 +308,44 @@ pub const SCENARIOS: &[Scenario] = &[
         ],
         ..NOTHING
     },
+    // The only reader is removed.
+    Scenario {
+        name: "founding",
+        sites: 3,
+        floor: 8,
+        start: 12,
+        readers: [true, false, false, false],
+        grants: &[grant(0, [1, 0])],
+        updates: [2, 0],
+        at_once: true,
+        changes: 3,
+        lapses: &[0],
+        founds: true,
+        removes: &[0],
+        reaches: &[("others answer after the only reader is removed", |model, state| {
+            state.latest().removed == Some(0) && model.may_answer(state, 2)
+        })],
+        ..NOTHING
+    },
+    // All readers lose the right. A holder that was no reader has tokens before and after.
+    Scenario {
+        name: "closing",
+        floor: 8,
+        start: 12,
+        readers: [true, false, false, false],
+        grants: &[grant(1, [1, 0])],
+        updates: [3, 0],
+        changes: 4,
+        offers: &[(1, [1, 0])],
+        lapses: &[0],
+        founds: true,
+        reaches: &[("a founded reader lacks an update", |model, state| {
+            state.latest().terms[0] == 2
+                && model.may_answer(state, 0)
+                && usize::from(state.known[0][1]) < state.streams[1].len()
+        })],
+        ..NOTHING
+    },
 ];
 
 /// Rules with the scenario and the property that their absence must violate.
@@ -334,6 +379,8 @@ pub const TRAPS: &[(Rule, &str, &str)] = &[
     (Rule::RespectRaise, "raise-floor", CONTAINS),
     (Rule::RaiseAfterHolders, "raise-floor", CONTAINS),
     (Rule::RaiseBelowValue, "raise-floor", CONTAINS),
+    (Rule::CloseAfterLeases, "founding", CONTAINS),
+    (Rule::FoundAfterEnds, "closing", CONTAINS),
     (Rule::RemoveAfterExclusion, "removal", CONTAINS),
     (Rule::CountUntilCut, "removal", CONTAINS),
 ];

@@ -43,6 +43,10 @@ pub enum Action {
     ProposeFloor(u8),
     RaiseFloor(Site),
     LowerFloor(u8),
+    /// All readers lose the right: their leases have ended.
+    Close,
+    /// All remaining sites become readers.
+    Found,
     /// The members have agreed how much of the stream of a removed site remains.
     Remove(Site),
 }
@@ -123,6 +127,8 @@ impl Intervals {
                 record.floor = floor;
                 may && self.fits(&record) && change(state, record)
             }
+            Close => self.close(state),
+            Found => self.found(state),
             Remove(site) => self.remove(state, site),
             _ => false,
         }
@@ -250,7 +256,7 @@ impl Intervals {
         self.fits(&record) && record.removed != Some(site) && change(state, record)
     }
 
-    /// Removes a grant when every reader has seen that its site has stopped under it (S2).
+    /// Removes a grant when there are readers, and each has seen that its site has stopped (S2).
     fn reclaim(&self, state: &mut State, site: Site, epoch: Epoch) -> bool {
         let mut record = state.latest().clone();
         let may = self.sites().filter(|reader| record.readers[*reader].is_some()).all(|reader| {
@@ -262,7 +268,8 @@ impl Intervals {
         let count = record.grants.len();
         record.grants.retain(|grant| grant.site != site || grant.epoch != epoch);
         let removes = record.grants.len() < count;
-        removes && (may || !self.has(Rule::ReclaimAfterEnd)) && change(state, record)
+        let may = may && record.closed.is_none() || !self.has(Rule::ReclaimAfterEnd);
+        removes && may && change(state, record)
     }
 
     /// Raises the floor when all holders of decrements respect the new one, and the value is above
@@ -281,6 +288,44 @@ impl Intervals {
         record.floor = floor;
         record.raise = None;
         may && change(state, record)
+    }
+
+    /// Takes the right from all readers, when their leases have certainly ended (S7).
+    fn close(&self, state: &mut State) -> bool {
+        let mut record = state.latest().clone();
+        let leased = self.sites().any(|site| {
+            let term = record.readers[site].map(|reader| reader.term);
+            term.is_some() && state.leases[site] == term
+        });
+        let open = record.closed.is_none();
+        record.readers = Default::default();
+        record.closed = Some(state.history.len() as Version);
+        open && (!leased || !self.has(Rule::CloseAfterLeases)) && change(state, record)
+    }
+
+    /// Gives the right to all sites, when no token is left that somebody may use (S7).
+    fn found(&self, state: &mut State) -> bool {
+        let mut record = state.latest().clone();
+        let Some(closed) = record.closed.take() else { return false };
+        let running = |site: &Site| record.removed != Some(*site);
+        let ended = |site: Site| {
+            let mut grants = record.grants.iter().filter(|grant| grant.site == site);
+            grants.all(|grant| has_ended(&state.streams[site], grant.epoch))
+        };
+        let confirmed = self.sites().filter(running).all(|site| state.copies[site] >= closed);
+        let over = self.sites().filter(running).all(ended);
+        if !(confirmed && over) && self.has(Rule::FoundAfterEnds) {
+            return false;
+        }
+        let since = std::array::from_fn(|site| state.streams[site].len() as u8);
+        let version = state.history.len() as Version;
+        for site in self.sites().filter(|site| state.latest().removed != Some(*site)) {
+            record.terms[site] += 1;
+            let term = record.terms[site];
+            record.readers[site] = Some(Reader { term, since, sponsor: site, version });
+        }
+        record.grants.clear();
+        change(state, record)
     }
 
     /// Removes a site that has no right any more: what no member has is lost (S6).
