@@ -506,7 +506,10 @@ fn output_that_cannot_be_written_is_an_error() {
         let mut child = command.spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+        // What takes longer than two seconds prints its progress.
+        let said = String::from_utf8_lossy(&output.stderr);
+        let complains = said.contains("solera:") || said.contains("panicked");
+        assert!(output.status.success() && !complains, "{arguments:?}: {output:?}");
     }
 }
 
