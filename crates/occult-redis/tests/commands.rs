@@ -4,6 +4,7 @@ mod world;
 
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use solera_occult_redis::{Error, Options, Policy};
 use solera_resp::Value;
@@ -104,6 +105,31 @@ async fn a_stale_replica_is_treated_by_the_policy() {
     assert_eq!((counters.accepted, counters.stale >= 8), (1, true), "{counters:?}");
     let all = reader.read_all(&[call("GET y"), call("GET x")]).await;
     assert_eq!(all, Ok(vec![bulk("seen"), bulk("2")]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_without_writes_is_read_at_its_master_at_once() {
+    let cluster = Cluster::start();
+    let replica = cluster.replica_of(cluster.master_of("quiet"));
+    cluster.wait_until_listed(replica);
+    let near = vec![cluster.nodes[replica].address()];
+    let gateway = cluster.gateway(Options { near, ..Options::default() }).await;
+    let mut session = gateway.session();
+    session.update(call("SET quiet 1")).await.unwrap();
+    world::wait("the replica does not follow", || {
+        cluster.nodes[replica].raw(&["GET", "quiet"]) == bulk("1")
+    });
+    // More slots than the timestamp has entries, for longer than a copy may be behind.
+    let began = Instant::now();
+    for number in 0.. {
+        session.update(call(&format!("SET busy:{number} 1"))).await.unwrap();
+        if number > 20 && began.elapsed() > Duration::from_millis(300) {
+            break;
+        }
+    }
+    assert_eq!(session.read(&call("GET quiet")).await, Ok(bulk("1")));
+    let counters = session.counters();
+    assert_eq!((counters.stale, counters.home, counters.replica), (1, 1, 0), "{counters:?}");
 }
 
 #[test]

@@ -140,6 +140,18 @@ impl CausalTimestamp {
         }
     }
 
+    /// Returns whether the timestamp contains a stamp of this shard itself. Otherwise, the shard's
+    /// stamp is that of others, and its owner may depend on no write in the shard at all.
+    pub fn has_own(&self, shard: ShardId) -> bool {
+        match &self.entries {
+            Entries::Exact(stamps) => stamps.contains_key(&shard),
+            Entries::Structural(_) | Entries::None => false,
+            Entries::Recent(groups) => {
+                groups.iter().any(|(_, recent)| recent.entry(shard).is_some())
+            }
+        }
+    }
+
     /// Returns the greatest stamp of the shards with this home (List. 1 l. 9–11). If the scheme
     /// does not distinguish sites, returns the greatest stamp of all shards.
     pub fn greatest(&self, home: SiteId) -> Stamp {
