@@ -20,8 +20,9 @@ use crate::stored::{Damage, Kind, Layout, Record, Stored, open_envelope};
 const DELAYS: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4)];
 
-/// Difference of stamps, in µs, above which a copy is taken for one of a slot without writes.
-const QUIET_US: u64 = 100_000;
+/// Difference of stamps, in µs, above which a copy is taken for one of a slot with few writes: about
+/// what the attempts take.
+const QUIET_US: u64 = 10_000;
 
 /// Commands that read bits. A function without writes cannot execute them on a string in an
 /// envelope.
@@ -358,7 +359,10 @@ impl Session {
         let (mut stale, mut quiet) = (None, false);
         let skip = self.policy == Policy::Home && gateway.cluster.is_slow(slot);
         for delay in DELAYS.into_iter().filter(|_| !skip) {
-            tokio::time::sleep(delay).await;
+            // A timer takes up to a millisecond, even if it is due at once.
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
             let Some((address, is_master)) = gateway.cluster.near(slot) else { break };
             let Some(look) = gateway.look((&address, is_master), call).await? else {
                 break;
@@ -398,8 +402,8 @@ impl Session {
     }
 
     /// Returns whether a stale copy probably lacks nothing, so that it will not change soon. A
-    /// slot's stamp advances with its writes and with reads at its master only. If nobody writes to
-    /// the slot, the session's catch-all passes its stamp.
+    /// slot's stamp advances with its writes and with reads at its master only. If hardly anybody
+    /// writes to the slot, the session's catch-all passes its stamp.
     fn is_quiet(&self, reading: &Reading, slot: ShardId, look: &Look) -> bool {
         let timestamp = reading.transaction.timestamp();
         let needed = timestamp.stamp(slot, &self.gateway.homes);
