@@ -20,8 +20,8 @@ use crate::stored::{Damage, Kind, Layout, Record, Stored, open_envelope};
 const DELAYS: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4)];
 
-/// Difference of stamps, in µs, above which a copy is taken for one of a slot with few writes: about
-/// what the attempts take.
+/// Difference of stamps, in µs, above which a copy is taken for one of a slot with few writes:
+/// about the time of all attempts.
 const QUIET_US: u64 = 10_000;
 
 /// Commands that read bits. A function without writes cannot execute them on a string in an
