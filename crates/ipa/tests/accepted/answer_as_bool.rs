@@ -1,6 +1,6 @@
 use solera_ipa::{Answer, Interval};
 
-fn main() {
+pub fn main() {
     let left = Interval::new(1, 5).unwrap();
     let answer: Answer = left.at_least(1);
     if matches!(answer, Answer::Yes) {

@@ -1,6 +1,6 @@
 use solera_ipa::{Answer, Interval};
 
-fn main() {
+pub fn main() {
     let left = Interval::new(1, 5).unwrap();
     assert!(matches!(left.at_least(1), Answer::Yes));
 }

@@ -1,6 +1,6 @@
 use solera_ipa::{Answer, Interval};
 
-fn main() {
+pub fn main() {
     match Interval::new(1, 5).unwrap().at_least(1) {
         Answer::Yes => println!("sold"),
         Answer::No | Answer::Perhaps => println!("sold out"),

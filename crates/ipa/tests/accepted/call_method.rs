@@ -1,6 +1,6 @@
 use solera_ipa::Inconsistent;
 
-fn main() {
+pub fn main() {
     let name = Inconsistent::new("Ann".to_owned());
     assert_eq!(name.endorse().len(), 3);
 }

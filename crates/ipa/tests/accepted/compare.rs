@@ -1,6 +1,6 @@
 use solera_ipa::Causal;
 
-fn main() {
+pub fn main() {
     let (one, other) = (Causal::new(1), Causal::new(2));
     assert!(one.endorse() != other.endorse());
 }

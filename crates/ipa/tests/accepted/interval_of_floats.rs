@@ -1,6 +1,6 @@
 use solera_ipa::Interval;
 
-fn main() {
+pub fn main() {
     let left = Interval::new(1, 5).unwrap();
     println!("{left}");
 }

@@ -8,6 +8,6 @@ fn show(count: Rushed<i64>) -> String {
     }
 }
 
-fn main() {
+pub fn main() {
     assert_eq!(show(Causal::new(5).into()), "about 5");
 }

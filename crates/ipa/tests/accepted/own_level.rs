@@ -8,7 +8,7 @@ impl Mine {
     const LEVEL: Level = Level::Linearizable;
 }
 
-fn main() {
+pub fn main() {
     assert_eq!(Mine::LEVEL, Level::Linearizable);
     assert_eq!(Linearizable::LEVEL, Level::Linearizable);
 }

@@ -1,6 +1,6 @@
 use solera_ipa::Quorum;
 
-fn main() {
+pub fn main() {
     let count = Quorum::new(5);
     println!("{}", count.endorse());
 }

@@ -1,6 +1,6 @@
 use solera_ipa::Causal;
 
-fn main() {
+pub fn main() {
     let name = Causal::new("Ann".to_owned());
     let name: String = name.endorse().into_inner();
     assert_eq!(name, "Ann");

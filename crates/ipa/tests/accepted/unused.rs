@@ -2,7 +2,7 @@
 
 use solera_ipa::{Answer, Causal, Consistent, Interval, Rushed};
 
-fn main() {
+pub fn main() {
     let _ = Consistent::new(1);
     let _ = Causal::new(1).map(|count| count + 1);
     let _ = Rushed::from(Causal::new(1));

@@ -1,6 +1,6 @@
 use solera_ipa::LocalQuorum;
 
-fn main() {
+pub fn main() {
     let count = LocalQuorum::new(5);
     let count: i64 = *count;
     assert_eq!(count, 5);

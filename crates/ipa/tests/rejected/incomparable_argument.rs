@@ -5,7 +5,7 @@ fn show<L: AtLeast<level::Causal>>(text: At<String, L>) -> Causal<String> {
     text.weaken()
 }
 
-fn main() {
+pub fn main() {
     let _: [Causal<String>; 2] = [show(PcPsi::new("a".into())), show(Quorum::new("b".into()))];
     let _: Quorum<i64> = Quorum::new(5);
 }

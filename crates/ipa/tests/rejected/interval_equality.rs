@@ -1,6 +1,6 @@
 use solera_ipa::{Answer, Interval};
 
-fn main() {
+pub fn main() {
     let (one, other) = (Interval::exact(1), Interval::exact(1));
     assert!(one == other);
     let _: Answer = one.less_than(other);

@@ -1,6 +1,6 @@
 use solera_ipa::Interval;
 
-fn main() {
+pub fn main() {
     let left = Interval::new(1, 5).unwrap();
     let more: Interval<i64> = left + 1;
     assert_eq!(more.bounds(), (2, 6));

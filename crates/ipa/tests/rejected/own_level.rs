@@ -8,7 +8,7 @@ impl LevelMarker for Mine {
     const LEVEL: Level = Level::Linearizable;
 }
 
-fn main() {
+pub fn main() {
     let _: Option<Mine> = None;
     assert_eq!(Linearizable::LEVEL, Level::Linearizable);
 }

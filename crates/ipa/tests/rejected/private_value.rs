@@ -1,6 +1,6 @@
 use solera_ipa::Por;
 
-fn main() {
+pub fn main() {
     let count = Por::new(5);
     assert_eq!(count.value, 5);
 }

@@ -1,6 +1,6 @@
 use solera_ipa::{LocalQuorum, Quorum};
 
-fn main() {
+pub fn main() {
     let (local, quorum) = (LocalQuorum::new(5), Quorum::new(5));
     let count: Quorum<i64> = local.weaken();
     assert_eq!(count.endorse(), 5.into());

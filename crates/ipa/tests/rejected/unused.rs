@@ -2,7 +2,7 @@
 
 use solera_ipa::{Answer, Causal, Consistent, Interval, Rushed};
 
-fn main() {
+pub fn main() {
     Consistent::new(1);
     Causal::new(1).map(|count| count + 1);
     Rushed::from(Causal::new(1));

@@ -4,7 +4,7 @@ fn sell(left: Consistent<i64>) -> bool {
     *left > 0
 }
 
-fn main() {
+pub fn main() {
     let left = Causal::new(5);
     assert!(sell(left));
 }

@@ -4,7 +4,7 @@ fn fresh(count: impl Into<Quorum<i64>>) -> LocalQuorum<i64> {
     count.into().weaken()
 }
 
-fn main() {
+pub fn main() {
     let local = fresh(Consistent::new(5));
     let again: LocalQuorum<i64> = fresh(local);
     assert_eq!(again.endorse(), 5.into());
