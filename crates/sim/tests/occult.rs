@@ -42,7 +42,10 @@ fn plain_worlds_run_it() {
 #[test]
 fn workers_that_crash_run_it_and_start_from_checkpoints_that_writes_have_overtaken() {
     // In seed 18, a commit once got no answer at all, because idle transactions end early there.
-    let tally = tally(Scenario::durable, (82_000..82_008).chain([18, 6_000_106]));
+    // In seed 7400040, a transaction whose decision home is lost holds a shard, whose version names
+    // a later stamp.
+    let seeds = (82_000..82_008).chain([18, 7_400_040, 6_000_106]);
+    let tally = tally(Scenario::durable, seeds);
     tries_everything(&tally);
     // The checkpoint of the last seed once lacked a batch that had arrived meanwhile.
     let overtaken = tally.counted("occult: starts from checkpoints that writes had overtaken");
