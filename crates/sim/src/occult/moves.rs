@@ -55,6 +55,8 @@ pub(super) struct KeyHome {
     /// Whether it is up and has all data. The data of a shard that moves waits for transactions,
     /// which any home may decide; so all homes must be up then.
     pub(super) is_up: bool,
+    /// Whether a transaction is undecided there, because the home that decides it is lost.
+    pub(super) is_held: bool,
 }
 
 impl KeyHome {
@@ -70,7 +72,9 @@ impl KeyHome {
                 is_up(homes.home(shard)) && former.all(|former| is_up(former.site))
             }),
         };
-        Some(KeyHome { site, is_first, is_up })
+        let mut at_home = world.occults().filter(|(address, _)| address.site == site);
+        let is_held = at_home.any(|(_, occult)| occult.unfinished().0 > 0);
+        Some(KeyHome { site, is_first, is_up, is_held })
     }
 }
 
