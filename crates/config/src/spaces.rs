@@ -105,19 +105,16 @@ pub enum SpaceError {
     #[error("there are two spaces called '{0}'")]
     SameName(String),
     /// This version does not support the level.
-    #[error(
-        "space '{0}': the level '{1}' is not served by this version; it serves {levels}",
-        levels = served_levels()
-    )]
+    #[error("space '{0}': {why}", why = why_not_served(*.1))]
     NotServed(String, Level),
-    /// Only a future kind of store will offer the level.
-    #[error("space '{space}': {why}; spaces have {levels}", levels = served_levels())]
-    NotOffered {
-        /// Name of the space.
-        space: String,
-        /// Reason, with the level and the store.
-        why: String,
-    },
+}
+
+fn why_not_served(level: Level) -> String {
+    let served = served_levels();
+    match level.why_not_offered() {
+        Some(why) => format!("{why}; spaces have {served}"),
+        None => format!("the level '{level}' is not served by this version; it serves {served}"),
+    }
 }
 
 impl SpaceError {
@@ -126,16 +123,7 @@ impl SpaceError {
         match self {
             SpaceError::SamePrefix(_, name)
             | SpaceError::SameName(name)
-            | SpaceError::NotServed(name, _)
-            | SpaceError::NotOffered { space: name, .. } => name,
-        }
-    }
-
-    /// Returns the error of a space with a level that this version does not support.
-    pub(crate) fn unsupported(name: &str, level: Level) -> SpaceError {
-        match level.why_not_offered() {
-            Some(why) => SpaceError::NotOffered { space: name.to_owned(), why },
-            None => SpaceError::NotServed(name.to_owned(), level),
+            | SpaceError::NotServed(name, _) => name,
         }
     }
 }
@@ -169,7 +157,7 @@ impl Spaces {
     pub fn new(mut spaces: Vec<Space>) -> Result<Self, SpaceError> {
         for (i, space) in spaces.iter().enumerate() {
             if !Spaces::serves(space.level) {
-                return Err(SpaceError::unsupported(&space.name, space.level));
+                return Err(SpaceError::NotServed(space.name.clone(), space.level));
             }
             for other in &spaces[..i] {
                 if other.prefix == space.prefix {

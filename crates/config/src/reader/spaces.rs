@@ -61,7 +61,7 @@ impl Reader<'_> {
         let level = match table.level.get_ref().parse() {
             Ok(level) if Spaces::serves(level) => level,
             Ok(level) => {
-                let error = SpaceError::unsupported(name, level);
+                let error = SpaceError::NotServed(name.clone(), level);
                 return self.invalid(place, format!("{error}{also}"));
             }
             Err(UnknownLevel(level)) => {

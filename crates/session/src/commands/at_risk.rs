@@ -46,13 +46,11 @@ impl Request for AtRisk {
         }
         keys.truncate(self.keys);
         let pasts = session.pasts;
-        let mut sites = worker.with(|replica| replica.status().not_uniform(&pasts));
-        match session.homes_at_risk().await {
-            Ok(homes) => sites.extend(homes),
+        let mut sites = match session.homes_at_risk().await {
+            Ok(homes) => homes,
             Err(error) => return session.fail(error),
-        }
-        sites.sort_unstable();
-        sites.dedup();
+        };
+        sites.extend(worker.with(|replica| replica.status().not_uniform(&pasts)));
         session.out.map(3);
         session.out.bulk(b"transactions");
         session.out.integer(transactions as i64);
