@@ -32,13 +32,7 @@ fn foreign(cluster: &Cluster, key: &str, words: &[&str]) -> Value {
     let master = &cluster.nodes[cluster.master_of(key)];
     let reply = master.raw(words);
     assert!(!matches!(reply, Value::Error(_)), "{reply:?}");
-    let replica = &cluster.nodes[cluster.replica_of(cluster.master_of(key))];
-    let offset = |node: &world::Server| {
-        let info = world::text(&node.raw(&["INFO", "replication"]));
-        let offset = info.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
-        offset.unwrap().to_owned()
-    };
-    world::wait("the replica does not follow", || offset(master) == offset(replica));
+    cluster.wait_until_replicated(cluster.master_of(key));
     reply
 }
 

@@ -362,6 +362,7 @@ async fn a_transaction_that_depends_on_a_lost_write_is_denied_and_later_ones_are
     bench.done("replace", &["l"]).await;
     let master = cluster.master_of("cart:l");
     let replica = cluster.replica_of(master);
+    cluster.wait_until_replicated(master);
     cluster.nodes[replica].freeze();
     cluster.nodes[master].raw(&["CLIENT", "KILL", "TYPE", "replica"]);
     assert_eq!(bench.done("buy", &["a", "l"]).await, Value::Int(1));

@@ -147,6 +147,17 @@ impl Cluster {
         });
     }
 
+    /// Waits until the replica of a master has all its writes.
+    pub(crate) fn wait_until_replicated(&self, master: usize) {
+        let offset = |node: &Server| {
+            let info = text(&node.raw(&["INFO", "replication"]));
+            let offset = info.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
+            offset.unwrap().to_owned()
+        };
+        let [master, replica] = [master, self.replica_of(master)].map(|at| &self.nodes[at]);
+        wait("the replica does not follow", || offset(master) == offset(replica));
+    }
+
     /// Returns the index of the replica of a master.
     pub(crate) fn replica_of(&self, master: usize) -> usize {
         let wanted = format!("master_port:{}\r", self.nodes[master].port);
