@@ -17,12 +17,19 @@ use crate::network::Network;
 /// Interval of measurements. Between two of them usage may exceed the limit.
 const INTERVAL: Duration = Duration::from_millis(100);
 
+/// Part of the size of data by which an allocator rounds it up: its size classes are at most a
+/// quarter apart.
+const ROUNDING: u64 = 4;
+
 /// Estimate of the used part of the process' memory. Resident memory does not show it, because the
 /// allocator keeps freed memory. The estimate assumes that all resident memory was in use at its
-/// peak, and that only the size of the data has changed since then.
+/// peak, and that only the size of the data has changed since then. If it is too low, resident
+/// memory corrects it at the next peak.
 #[derive(Debug, Default)]
 struct Peak {
     taken: u64,
+    /// Size of the data at the peak, in bytes, not rounded up.
+    data: u64,
     /// Memory in use at the peak besides the data, in bytes.
     beside: u64,
 }
@@ -33,12 +40,27 @@ impl Peak {
     /// of the data at the time when resident memory reached `taken`, whatever has been freed since.
     fn used(&mut self, taken: u64, held: Held) -> u64 {
         if taken > self.taken {
-            // Two upper bounds of the memory besides the data: the previous value and all growth
-            // since, and all resident memory that is not data.
-            let more = self.beside + (taken - self.taken);
-            *self = Peak { taken, beside: more.min(taken.saturating_sub(held.most as u64)) };
+            let data = held.most as u64;
+            let mut beside = taken.saturating_sub(data);
+            if self.taken > 0 {
+                // What has grown in proportion to the data goes when the data goes: otherwise a
+                // fast burst of writes would leave an empty process that is full for ever.
+                let least = beside.min(self.beside);
+                let most = beside.min(self.beside + (taken - self.taken));
+                beside = most.saturating_sub(data / ROUNDING).max(least);
+            }
+            *self = Peak { taken, data, beside };
         }
-        taken.min(held.now as u64 + self.beside)
+        taken.min(self.beside + self.rounded(held.now as u64))
+    }
+
+    /// Returns the size of data of `size` bytes, rounded up like the data at the peak.
+    fn rounded(&self, size: u64) -> u64 {
+        let least = u128::from(size);
+        let peak = u128::from(self.taken - self.beside);
+        let rounded = least * peak / u128::from(self.data.max(1));
+        let rounded = rounded.clamp(least, least + least / u128::from(ROUNDING));
+        u64::try_from(rounded).unwrap_or(u64::MAX)
     }
 }
 
@@ -183,7 +205,19 @@ mod tests {
         let mut peak = Peak::default();
         let used = [(100, 80), (150, 120), (150, 20), (151, 20), (150, 90), (200, 110), (140, 200)]
             .map(|(taken, data)| peak.used(taken, held(data, data)));
-        assert_eq!(used, [100, 150, 50, 51, 121, 190, 140]);
+        // At the third, new data may have taken freed memory, so that 200 is too much.
+        assert_eq!(used, [100, 150, 41, 45, 132, 179, 140]);
+    }
+
+    #[test]
+    fn an_allocator_that_rounds_values_up_does_not_leave_an_empty_process_full() {
+        let mut peak = Peak::default();
+        let used = [(20, 0), (824, 683), (824, 341), (824, 0), (700, 0), (824, 41)]
+            .map(|(taken, data)| peak.used(taken, held(data, data)));
+        assert_eq!(used, [20, 824, 421, 20, 20, 68]);
+        // Growth beyond what rounding explains is not data.
+        assert_eq!(peak.used(1_000, held(80, 80)), 276);
+        assert_eq!(peak.used(1_000, held(0, 80)), 176);
     }
 
     #[test]
