@@ -691,7 +691,9 @@ function requests.decide(keys, args)
   return { 'APPLIED', write_record(slot), replies }
 end
 
--- Asks the decision slot for the outcome. An undecided transaction is aborted.
+-- Asks the decision slot for the outcome. An undecided transaction is aborted. That of one slot is
+-- forgotten only when its deadline is at most home.f: without a record it has not been executed, and
+-- after its deadline it will not be.
 function requests.resolve(keys, args)
   local tid, deadline = args[1], tonumber(args[4])
   local slot = open(keys, tonumber(args[2]))
@@ -703,7 +705,7 @@ function requests.resolve(keys, args)
     return { 'ABORTED', write_record(slot) }
   elseif known then
     return { 'COMMITTED', write_record(slot), known.ts, unpacked(known.replies) }
-  elseif slot.time > deadline or deadline <= slot.home.f then
+  elseif deadline <= slot.home.f or args[5] ~= '1' and slot.time > deadline then
     return { 'NONE', write_record(slot) }
   end
   remember(slot, { tid = tid, deadline = deadline, state = 'a' })

@@ -107,6 +107,9 @@ struct Doubt {
     slot: ShardId,
     tid: String,
     deadline: u64,
+    /// Whether the transaction is of one slot, whose record then shows for certain whether it has
+    /// committed.
+    single: bool,
 }
 
 /// A gateway to one cluster, which sessions share.

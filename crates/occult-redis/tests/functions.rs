@@ -78,6 +78,7 @@ async fn no_request_takes_effect_twice_or_late() {
     executed(&Master::new(&cluster, "a"), later);
     overtaken(&Master::new(&cluster, "b"), later);
     prepared(&Master::new(&cluster, "c"), later);
+    late(&Master::new(&cluster, "d"));
 }
 
 fn executed(at: &Master<'_>, later: u64) {
@@ -94,8 +95,18 @@ fn executed(at: &Master<'_>, later: u64) {
     assert_eq!(at.about("resolve", "t1", later, &[]).0, "NONE");
     assert_eq!(at.request("execute", "new", later + 1, true).0, "OK", "it was not sent before");
     assert_eq!(at.value(), world::bulk("10"));
-    assert_eq!(at.request("execute", "late", micros() - 1, false).0, "LATE");
+    let earlier = micros() - 1;
+    assert_eq!(at.request("execute", "late", earlier, false).0, "LATE");
     assert_eq!(at.value(), world::bulk("10"));
+    assert_eq!(at.about("resolve", "t1", later, &["1"]).0, "NONE", "it has been executed");
+}
+
+/// After the deadline, the lack of a record is certain only for transactions of one slot.
+fn late(at: &Master<'_>) {
+    let earlier = micros() - 1;
+    assert_eq!(at.about("resolve", "t1", earlier, &["0"]).0, "NONE");
+    assert_eq!(at.about("resolve", "t1", earlier, &["1"]).0, "ABORTED");
+    assert_eq!(at.request("execute", "t1", earlier + 60_000_000, false).0, "REFUSED");
 }
 
 fn overtaken(at: &Master<'_>, later: u64) {

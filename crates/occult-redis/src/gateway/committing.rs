@@ -179,7 +179,7 @@ impl Session {
             other => {
                 let why = other.map_or_else(Clone::clone, str::to_owned);
                 let (tid, deadline) = (attempt.tid.clone(), attempt.deadline(slot));
-                self.doubt = Some(Doubt { slot, tid, deadline });
+                self.doubt = Some(Doubt { slot, tid, deadline, single: false });
                 return Err(Error::Unknown { slot, why });
             }
         }

@@ -18,7 +18,7 @@ pub(super) enum Outcome {
     /// It has committed, with this timestamp.
     Committed(Past),
     Aborted,
-    /// The decision slot has no record, and the deadline has passed.
+    /// The decision slot has no record of it any more.
     Forgotten,
 }
 
@@ -41,16 +41,12 @@ impl Gateway {
     }
 
     /// Has a transaction decided at its decision slot, and returns the outcome.
-    pub(super) async fn resolve(
-        &self,
-        slot: ShardId,
-        tid: &str,
-        deadline: u64,
-        until: Instant,
-    ) -> Result<Outcome, Error> {
+    pub(super) async fn resolve(&self, doubt: &Doubt, until: Instant) -> Result<Outcome, Error> {
+        let Doubt { slot, ref tid, deadline, single } = *doubt;
         // The function finds the keys of a held transaction, which it drops, in its own record.
         let mut request = Request::new("resolve", slot, &[]);
-        request.arg(tid).number(now()).number(slot.0.into()).number(deadline);
+        request.arg(tid.as_str()).number(now()).number(slot.0.into()).number(deadline);
+        request.number(single.into());
         let mut answer = self.ask(slot, until, &request).await?;
         match answer.word.as_str() {
             "COMMITTED" => {
@@ -82,7 +78,10 @@ impl Gateway {
         // A deadline that has passed for certain would let a late COMMIT be forgotten: the decision
         // slot takes that of its own record, if it has one.
         let deadline = self.deadline(decision);
-        match self.resolve(decision, &tid, deadline, until).await? {
+        let doubt = Doubt { slot: decision, tid, deadline, single: false };
+        let outcome = self.resolve(&doubt, until).await?;
+        let tid = doubt.tid;
+        match outcome {
             _ if decision == slot => Ok(()),
             Outcome::Committed(past) => self.apply(slot, decision, &tid, Some(&past), until).await,
             Outcome::Aborted | Outcome::Forgotten => {
@@ -160,9 +159,9 @@ impl Session {
     /// Finds out the outcome of the session's last write, if it is not known. Until then, the
     /// session could miss its own write.
     pub(super) async fn settle_doubt(&mut self) -> Result<(), Error> {
-        let Some(Doubt { slot, tid, deadline }) = self.doubt.clone() else { return Ok(()) };
-        let until = self.gateway.until();
-        let resolved = self.gateway.resolve(slot, &tid, deadline, until).await;
+        let Some(doubt) = self.doubt.clone() else { return Ok(()) };
+        let (slot, until) = (doubt.slot, self.gateway.until());
+        let resolved = self.gateway.resolve(&doubt, until).await;
         match resolved {
             Ok(Outcome::Committed(past)) => self.adopt(past),
             Ok(Outcome::Aborted) => {}

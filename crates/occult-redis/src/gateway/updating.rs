@@ -213,7 +213,7 @@ impl Session {
                 replies.ok_or_else(lost)
             }
             Executed::Unknown(tid, deadline, why) => {
-                self.doubt = Some(Doubt { slot, tid, deadline });
+                self.doubt = Some(Doubt { slot, tid, deadline, single: true });
                 Err(Error::Unknown { slot, why })
             }
         }
