@@ -3,9 +3,9 @@
 //! Searches for an order in which a single copy would have returned the recorded answers, and which
 //! agrees with real time: no operation precedes one that ended before it began. The algorithm is
 //! that of Wing and Gong, "Testing and verifying concurrent objects" (1993), with the cache of
-//! configurations of Lowe, "Testing for linearizability" (2017). Judges a key if all its operations
-//! are at level [`Linearizable`](crate::Level::Linearizable) and have times. All operations of a
-//! transaction on the key form one step. Since linearizability is local, each key may be judged
+//! configurations of Lowe, "Testing for linearizability" (2017). Judges a key if all its updates are
+//! at level [`Linearizable`](crate::Level::Linearizable) and have times. Reads at weaker levels have
+//! no place in the order. All other operations of a transaction on the key form one step. Since linearizability is local, each key may be judged
 //! alone. A transaction whose outcome is unknown takes effect at any time after it began, or never.
 
 mod helping;
@@ -84,8 +84,9 @@ fn calls(history: &History) -> BTreeMap<&str, Vec<Call<'_>>> {
     for (t, transaction) in history.transactions.iter().enumerate() {
         let mut here: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
         for operation in &transaction.operations {
-            here.entry(&operation.key).or_default().push(operation);
-            if operation.level != Level::Linearizable {
+            if operation.level == Level::Linearizable {
+                here.entry(&operation.key).or_default().push(operation);
+            } else if operation.op.is_update() {
                 unfit.insert(&operation.key);
             }
         }

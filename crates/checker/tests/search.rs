@@ -197,6 +197,32 @@ fn long_histories_are_judged() {
     }
 }
 
+/// A weaker read has no place in the order, and does not hide a violation by the others. After a
+/// weaker update, nothing is expected of the key.
+#[test]
+fn weaker_reads_are_left_out() {
+    let call = |op: Op, invoked: u64| {
+        let (answered, outcome) = (invoked + 1, Outcome::Known);
+        Called { op, point: invoked, invoked, answered, outcome }
+    };
+    let calls = [call(Op::Set("1".into()), 10), call(Op::Get, 20), call(Op::Get, 30)];
+    let good = recorded(&answered(&calls));
+    let old = Some(Answer::Values(vec![None]));
+    let read_old = |history: &History, of: usize, level: Level| {
+        let mut history = history.clone();
+        let read = &mut history.transactions[of].operations[0];
+        (read.answer, read.level) = (old.clone(), level);
+        history
+    };
+    let weak = read_old(&good, 2, Level::Causal);
+    assert_eq!(verdict(&weak), Verdict::Linearizable);
+    let bad = read_old(&weak, 1, Level::Linearizable);
+    assert!(matches!(verdict(&bad), Verdict::Violated(_)));
+    let mut unfit = bad;
+    unfit.transactions[0].operations[0].level = Level::Causal;
+    assert!(verdicts(&unfit, STEPS).is_empty());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 

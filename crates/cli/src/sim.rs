@@ -88,6 +88,9 @@ pub(crate) struct SimArgs {
     /// Homes move; no site that is the home of some keys is removed.
     #[arg(long, conflicts_with = "outages")]
     occult: bool,
+    /// Have clients also read at weaker levels than that of a key's space, and cancel strong reads
+    #[arg(long, conflicts_with = "outages")]
+    weaker_reads: bool,
     /// Also run the protocol `trial` on each worker, which exercises jobs, lanes and questions
     /// between protocols
     #[arg(long, conflicts_with = "outages")]
@@ -133,6 +136,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
     let scenario = if checks_promises(args, seed) { scenario.promising() } else { scenario };
     let scenario = if args.primary { scenario.with_primary() } else { scenario };
     let scenario = if args.occult { scenario.with_occult() } else { scenario };
+    let scenario = if args.weaker_reads { scenario.with_weaker_reads() } else { scenario };
     if args.trial { scenario.with_trial() } else { scenario }
 }
 
@@ -342,5 +346,6 @@ fn replay(args: &SimArgs, seed: u64) -> String {
     let primary = if args.primary { " --primary" } else { "" };
     let trial = if args.trial { " --trial" } else { "" };
     let occult = if args.occult { " --occult" } else { "" };
-    format!("solera sim --seed {seed}{kind}{promises}{primary}{occult}{trial}")
+    let weaker = if args.weaker_reads { " --weaker-reads" } else { "" };
+    format!("solera sim --seed {seed}{kind}{promises}{primary}{occult}{weaker}{trial}")
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use solera_data::{Key, Op, Value};
+use solera_levels::Level;
 use solera_machine::{Address, RequestId};
 use solera_time::SiteId;
 use solera_unistore::{Cause, Claim, Command, CommandError, Pasts, Response, TransactionId, TxId};
@@ -14,6 +15,7 @@ use crate::random::Random;
 use crate::recorded::{Recorded, Status, Step};
 use crate::scenario::Scenario;
 use crate::spaces;
+use crate::weaker::WeakerReads;
 use crate::world::{SiteState, World};
 
 /// A client's plan for the transaction that it runs.
@@ -55,6 +57,8 @@ pub(crate) struct Client {
     /// Claim of its last strong transaction, if that was aborted; the next one uses it.
     claim: Option<Claim>,
     waiting_for: Option<(Address, RequestId)>,
+    /// When it cancels its command and reads at a weaker level instead.
+    impatient_at: Option<u64>,
 }
 
 /// All clients of a world.
@@ -78,6 +82,11 @@ pub(crate) struct Clients {
     asked_names: BTreeMap<RequestId, Cause>,
     /// Names that clients received, each with its transaction and the step.
     pub(crate) names: Vec<(TransactionId, Cause, u64)>,
+    weaker: WeakerReads,
+    /// Requests that must get no reply: they were cancelled in a world without journals, where no
+    /// reply can be under way.
+    cancelled: BTreeSet<RequestId>,
+    durable: bool,
     workers: Vec<u8>,
     pace: u64,
     /// Number of clients that gave up a past that was lost with a site.
@@ -103,6 +112,7 @@ impl Clients {
                     doing: Doing::Nothing,
                     claim: None,
                     waiting_for: None,
+                    impatient_at: None,
                 }
             })
             .collect();
@@ -120,6 +130,9 @@ impl Clients {
             naming: Random::new(scenario.seed.wrapping_mul(523).wrapping_add(17)),
             asked_names: BTreeMap::new(),
             names: Vec::new(),
+            weaker: WeakerReads::new(scenario),
+            cancelled: BTreeSet::new(),
+            durable: scenario.durable,
             workers: scenario.topology.workers.clone(),
             pace: scenario.pace,
             lost_pasts: 0,
@@ -151,8 +164,10 @@ impl Clients {
 
     /// Wakes a client, which starts its next transaction.
     pub(crate) fn wake(&mut self, world: &mut World, index: usize) {
-        if !matches!(self.clients[index].doing, Doing::Nothing) {
-            return;
+        match self.clients[index].doing {
+            Doing::Nothing => {}
+            Doing::Execute(_) => return self.lose_patience(world, index),
+            _ => return,
         }
         if world.state(self.clients[index].site) != SiteState::Up {
             self.move_away(world, index);
@@ -192,6 +207,7 @@ impl Clients {
             let cause = self.asked_names.remove(&request);
             return self.names.extend(cause.map(|cause| (tid, cause, world.steps)));
         }
+        assert!(!self.cancelled.contains(&request), "{request:?} was cancelled: {response:?}");
         let Some(index) = self.waiting(from, request) else { return };
         self.clients[index].waiting_for = None;
         let doing = std::mem::replace(&mut self.clients[index].doing, Doing::Nothing);
@@ -364,6 +380,36 @@ impl Clients {
     }
 
     fn execute(&mut self, world: &mut World, index: usize, step: Step) {
+        let step = self.weaker.at_some_level(step);
+        let patience = self.weaker.patience(&step);
+        if let Some(patience) = patience {
+            world.wake(index, patience);
+        }
+        self.clients[index].impatient_at = patience.map(|patience| world.now + patience);
+        self.send(world, index, step);
+    }
+
+    /// Cancels a strong read that takes too long, and reads at a weaker level.
+    fn lose_patience(&mut self, world: &mut World, index: usize) {
+        let client = &mut self.clients[index];
+        if client.impatient_at.is_none_or(|at| world.now < at) {
+            return;
+        }
+        client.impatient_at = None;
+        let Some((worker, request)) = client.waiting_for.take() else { return };
+        let doing = std::mem::replace(&mut client.doing, Doing::Nothing);
+        let Doing::Execute(recorded) = doing else { return };
+        let step = recorded.steps[0].clone();
+        self.record(world, recorded, Status::Unknown);
+        world.tally.count("strong reads cancelled");
+        world.cancel(worker, request);
+        if !self.durable {
+            self.cancelled.insert(request);
+        }
+        self.send(world, index, spaces::read_at(Level::Causal, step));
+    }
+
+    fn send(&mut self, world: &mut World, index: usize, step: Step) {
         let worker = self.some_worker(world, index);
         let past = self.clients[index].pasts.causal;
         let request = self.request(index, worker);

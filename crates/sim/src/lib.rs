@@ -31,6 +31,7 @@ mod storage;
 mod tally;
 mod trace;
 mod trial;
+mod weaker;
 mod weakness;
 mod world;
 

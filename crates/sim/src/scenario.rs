@@ -69,6 +69,8 @@ pub struct Scenario {
     pub(crate) primary: Option<usize>,
     /// Whether workers run `trial`.
     pub(crate) trial: bool,
+    /// Whether clients also read at weaker levels than that of a key's space, and cancel strong reads.
+    pub(crate) weaker_reads: bool,
     /// The rule of `primary` that is taken out.
     pub(crate) primary_without: Without<solera_primary::Rule>,
 }
@@ -165,6 +167,7 @@ impl Scenario {
             occult: None,
             primary: None,
             trial: false,
+            weaker_reads: false,
             primary_without: Without::default(),
         }
     }
@@ -365,6 +368,12 @@ impl Scenario {
         if let Some(shape) = &mut self.occult {
             shape.without = rule.into();
         }
+        self
+    }
+
+    /// Has clients also read at weaker levels than that of a key's space, and cancel strong reads.
+    pub fn with_weaker_reads(mut self) -> Self {
+        self.weaker_reads = true;
         self
     }
 

@@ -65,6 +65,12 @@ pub(crate) fn step(key: Key, op: Op, strong: bool) -> Step {
     Step { key, level, kind, promise, op, answer: None }
 }
 
+/// Returns a read at a weaker level than that of its key's space: causal or eventual.
+pub(crate) fn read_at(level: Level, step: Step) -> Step {
+    let promise = if level == Level::Eventual { Promise::Eventual } else { Promise::Causal };
+    Step { level, kind: WEAK, promise, ..step }
+}
+
 fn default_kind(op: &Op) -> Kind {
     if op.is_update() { Kind::UPDATE } else { Kind::READ }
 }

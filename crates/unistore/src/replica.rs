@@ -519,9 +519,12 @@ impl Machine for Replica {
                 self.on_message(now, from, message);
             }
             Input::Client { request, command } => self.on_command(now, request, command),
-            // The replica answers every command once, and soon: at the latest by the timeout of the
-            // command's transaction. Only guarded commands depend on other protocols.
-            Input::Cancel { request } => self.cancel_guarded(now, request),
+            // Only these may wait for other sites or protocols. The replica answers all other
+            // commands soon, and executes them nevertheless.
+            Input::Cancel { request } => {
+                self.cancel_strong(request);
+                self.cancel_guarded(now, request);
+            }
             Input::Answered { ask, answer } => self.on_guard_answer(now, ask, answer),
         }
         self.drain_loopback(now);

@@ -123,6 +123,15 @@ impl Stage {
         }
     }
 
+    /// Loses the updates on the links from one site to another.
+    fn drop_history(&mut self, from: u8, to: u8) {
+        for ((sender, receiver), messages) in &mut self.links {
+            if (sender.site.0, receiver.site.0) == (from, to) {
+                messages.retain(|message| !matches!(message, Message::Replicate { .. }));
+            }
+        }
+    }
+
     /// Lets some replicas tick once, after 10 ms, and delivers messages on the links for which
     /// `open` is true.
     fn round(&mut self, ticking: &[Address], open: impl Fn(Address, Address) -> bool) {
@@ -463,6 +472,54 @@ fn strong_command_among_others(without: Option<Rule>) -> (Response, usize) {
         }
     }
     panic!("it was not answered");
+}
+
+/// A cancelled read is never answered and leaves nothing behind, whether it waits for the key's
+/// owner, for a vote, or for its next attempt.
+#[test]
+fn a_cancelled_strong_read_ends_in_each_of_its_stages() {
+    let read = |past| {
+        let (key, op, kind) = (Key::from("k"), Op::Get, Kind::READ);
+        Command::ExecuteStrong { past, key, op, kind }
+    };
+    let owner = PartitionId::of(b"k", PARTITIONS).0 as u8;
+    for stage_of in ["owner", "vote", "retry"] {
+        let mut stage = Stage::new(&[2, 2, 2], None);
+        stage.pass(200, always);
+        let here = at(1, if stage_of == "owner" { 1 - owner } else { owner });
+        if stage_of == "retry" {
+            // The leader's site changes the key, and this one has not received the change.
+            let (key, op, kind) = (Key::from("k"), Op::IncrBy(1), Kind::UPDATE);
+            let past = Vector::zero(3);
+            stage.ask(at(0, owner), Command::ExecuteStrong { past, key, op, kind });
+            stage.pass(500, |from, to| from.site.0 != 0 || to.site.0 != 1);
+            stage.drop_history(0, 1);
+        }
+        let request = stage.ask(here, read(Vector::zero(3)));
+        if stage_of == "retry" {
+            for _ in 0..20 {
+                stage.pass(10, |from, _| from.site.0 != 0);
+                stage.drop_history(0, 1);
+                stage.deliver(always);
+            }
+            assert_eq!(stage.replicas[&here].status().strong().aborted, 1);
+        }
+        let undecided = stage.replicas[&here].status().undecided_transactions();
+        assert_eq!(undecided, usize::from(stage_of != "owner"), "{stage_of}");
+        let now = stage.now();
+        stage.replicas.get_mut(&here).unwrap().handle(now, Input::Cancel { request });
+        stage.drain(here);
+        if stage_of == "retry" {
+            assert_eq!(stage.replicas[&here].status().undecided_transactions(), 0);
+        }
+        stage.pass(1000, always);
+        assert!(!stage.replies.contains_key(&request), "{stage_of}: {:?}", stage.replies);
+        let status = stage.replicas[&here].status();
+        assert_eq!((status.undecided_transactions(), status.open_transactions()), (0, 0));
+        let again = stage.ask(here, read(Vector::zero(3)));
+        stage.pass(1000, always);
+        assert!(matches!(stage.reply(again), Response::Executed { .. }), "{stage_of}");
+    }
 }
 
 /// The reads of a transaction that was dropped are certified as its commit would be: not if another

@@ -60,6 +60,8 @@ pub(crate) struct Strong {
     /// Open transactions of one operation, by request, each with the identifier of its last
     /// attempt.
     singles: BTreeMap<RequestId, (TxId, Single)>,
+    /// Transactions of one operation that wait for their decision and whose clients wait.
+    certifying: BTreeMap<RequestId, TransactionId>,
     retries: Vec<Retry>,
     /// Upper bound of the strong timestamps of transactions that this worker has submitted and for
     /// whose outcome no client waits any more.
@@ -143,6 +145,9 @@ struct Single {
     since: Monotonic,
     /// Claim of the previous attempt, if that was aborted.
     claim: Option<Claim>,
+    /// Whether the client has cancelled it. It then only waits for the answer to its operation,
+    /// which nobody receives.
+    cancelled: bool,
 }
 
 /// A transaction of one operation that was aborted and waits for its next attempt.
@@ -176,6 +181,7 @@ impl Strong {
             first: config.generation == 0,
             submitted: BTreeMap::new(),
             singles: BTreeMap::new(),
+            certifying: BTreeMap::new(),
             retries: Vec::new(),
             ceiling: Timestamp::ZERO,
             asked: BTreeSet::new(),
@@ -281,7 +287,8 @@ impl Replica {
         kind: Kind,
     ) {
         let (result, since) = (Err(OpError::TooLarge), now.monotonic);
-        let single = Single { request, past, key, op, kind, result, since, claim: None };
+        let single =
+            Single { request, past, key, op, kind, result, since, claim: None, cancelled: false };
         self.attempt(now, single);
     }
 
@@ -312,8 +319,9 @@ impl Replica {
         let Some((_, single)) = self.strong.singles.get_mut(&request) else {
             return self.worker.reply(request, response);
         };
+        let cancelled = single.cancelled;
         match response {
-            Response::Operated(result) => {
+            Response::Operated(result) if !cancelled => {
                 single.result = result;
                 let claim = single.claim;
                 self.commit(now, request, tx, claim);
@@ -321,7 +329,9 @@ impl Replica {
             other => {
                 self.strong.singles.remove(&request);
                 self.abort(tx);
-                self.worker.reply(request, other);
+                if !cancelled {
+                    self.worker.reply(request, other);
+                }
             }
         }
     }
@@ -464,6 +474,9 @@ impl Replica {
             let traced = replica.worker.config.trace.then(|| payloads.clone());
             let tid = replica.strong.service.certify(now, name, payloads, until, claim);
             replica.worker.trace(|| submission(cause, tid, snap_vec, &traced.unwrap_or_default()));
+            if let Some(single) = &submitted.single {
+                replica.strong.certifying.insert(single.request, tid);
+            }
             replica.strong.submitted.insert(tid, submitted);
             // Members acknowledge votes only when their sites store the whole snapshot.
             replica.wait_for(&snap_vec);
@@ -500,6 +513,9 @@ impl Replica {
         let Some(submitted) = self.strong.submitted.remove(&tid) else { return };
         self.worker.note_activity(now);
         let Submitted { request, snap_vec, single, .. } = submitted;
+        if let Some(request) = request {
+            self.strong.certifying.remove(&request);
+        }
         match outcome {
             Outcome::Committed(ts) => {
                 self.strong.counts.committed += 1;
@@ -596,6 +612,24 @@ impl Replica {
         }
     }
 
+    /// Handles the cancellation of a transaction of one operation: it is not attempted again. If its
+    /// groups may have it already, its outcome is determined as if its coordinator had failed.
+    pub(crate) fn cancel_strong(&mut self, request: RequestId) {
+        if let Some((tx, single)) = self.strong.singles.get_mut(&request) {
+            single.cancelled = true;
+            let tx = *tx;
+            return self.abort(tx);
+        }
+        let Some(tid) = self.strong.certifying.remove(&request) else {
+            return self.strong.retries.retain(|retry| retry.single.request != request);
+        };
+        if let Some(submitted) = self.strong.submitted.get_mut(&tid) {
+            submitted.request = None;
+            self.strong.ceiling = self.strong.ceiling.max(submitted.until);
+        }
+        self.strong.service.give_up(tid);
+    }
+
     /// Fails the requests of clients whose transactions take too long.
     fn give_up_late(&mut self, now: Now) {
         let patience = self.worker.config.timing.strong_timeout;
@@ -614,6 +648,7 @@ impl Replica {
             submitted.request.is_some() || now.monotonic.since(submitted.since) < FORGOTTEN
         });
         for (tid, request, writes) in late {
+            self.strong.certifying.remove(&request);
             self.strong.counts.unavailable += 1;
             self.strong.service.give_up(tid);
             let tid = writes.then_some(tid);
@@ -628,7 +663,9 @@ impl Replica {
             .collect();
         for (request, tx) in late {
             self.abort(tx);
-            self.strong.singles.remove(&request);
+            if self.strong.singles.remove(&request).is_some_and(|(_, single)| single.cancelled) {
+                continue;
+            }
             self.strong.counts.unavailable += 1;
             let error = CommandError::Unavailable { tid: None };
             self.worker.reply(request, Response::Failed(error));
