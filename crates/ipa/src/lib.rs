@@ -46,11 +46,13 @@ mod answer;
 mod at;
 mod interval;
 pub mod level;
+mod monitor;
 mod rushed;
 
 pub use answer::Answer;
 pub use at::At;
 pub use interval::{Integer, Interval, Overflow, Reversed};
+pub use monitor::Monitor;
 pub use rushed::Rushed;
 
 /// A value of the strongest level, which is used like a `T`: it dereferences to it. A method of

@@ -1,0 +1,232 @@
+//! Monitors of latency: which reads are likely to arrive in time (IPA §4.2.1).
+//!
+//! The paper keeps an exponentially decaying sample of latencies. Two histograms whose counts decay
+//! take its place: without sampling, no random numbers are needed, and reads that were given up can
+//! be counted, of which nothing is known but that they take longer than their bound. Decision 0044.
+
+use std::time::Duration;
+
+/// Time in which a count loses half of its weight.
+const HALF_LIFE: Duration = Duration::from_secs(10);
+/// Shortest latency that the histograms tell apart from none: 64 µs.
+const SHORTEST: f64 = 64e-6;
+/// Buckets per doubling of the latency.
+const PER_DOUBLING: f64 = 4.0;
+/// Number of buckets, up to 18 minutes.
+const BUCKETS: usize = 96;
+/// Weight of the reads that are attempted before the monitor gives any up.
+const FEW: f64 = 4.0;
+/// Least share of reads that arrive in time for which the next one is attempted.
+const LIKELY: f64 = 0.9;
+/// Number of reads of which one is attempted although it is not likely to arrive in time: 1.6%.
+const PROBED: u32 = 64;
+/// Time after which a read is attempted in any case.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Monitor of one kind of read: of one client, one operation and one level.
+///
+/// The caller asks before each read whether to attempt it with its bound, and reports what came of
+/// each attempt. All times are those since a fixed moment, by a clock that does not go back.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    /// Weight of the reads that arrived, by latency.
+    arrived: [f64; BUCKETS],
+    /// Weight of the reads that were given up, by bound.
+    given_up: [f64; BUCKETS],
+    /// Time to which the weights have decayed.
+    decayed: Duration,
+    /// Latency of the last attempt; `None` if it was given up.
+    last: Option<Duration>,
+    /// Time of the last attempt.
+    attempted: Duration,
+    /// Number of reads since the last attempt.
+    passed_over: u32,
+}
+
+impl Monitor {
+    /// Creates a monitor that knows nothing. It attempts the first reads.
+    pub fn new(now: Duration) -> Monitor {
+        Monitor {
+            arrived: [0.0; BUCKETS],
+            given_up: [0.0; BUCKETS],
+            decayed: now,
+            last: None,
+            attempted: now,
+            passed_over: 0,
+        }
+    }
+
+    /// Returns whether to attempt a read that must arrive within `bound`: because it is likely to,
+    /// or because nothing recent is known. The caller reports the result if it is attempted.
+    pub fn attempts(&mut self, now: Duration, bound: Duration) -> bool {
+        self.decay(now);
+        let attempts = self.is_unknown(bound)
+            || self.likelihood(bound) >= LIKELY
+            || self.last.is_some_and(|latency| latency <= bound)
+            || self.passed_over + 1 >= PROBED
+            || now.saturating_sub(self.attempted) >= LONGEST_PAUSE;
+        if attempts {
+            (self.attempted, self.passed_over) = (now, 0);
+        } else {
+            self.passed_over += 1;
+        }
+        attempts
+    }
+
+    /// Reports that an attempt arrived, in time or not.
+    pub fn arrived(&mut self, now: Duration, latency: Duration) {
+        self.decay(now);
+        self.arrived[bucket(latency)] += 1.0;
+        self.last = Some(latency);
+    }
+
+    /// Reports that an attempt failed or was given up after its bound.
+    pub fn given_up(&mut self, now: Duration, bound: Duration) {
+        self.decay(now);
+        self.given_up[bucket(bound)] += 1.0;
+        self.last = None;
+    }
+
+    /// Returns the share of reads that arrive within a bound, by what is known: from 0 to 1. Reads
+    /// that were given up sooner do not count, because they might have arrived within this bound.
+    pub fn likelihood(&self, bound: Duration) -> f64 {
+        let (met, of) = self.weights(bound);
+        if of == 0.0 { 0.0 } else { met / of }
+    }
+
+    fn is_unknown(&self, bound: Duration) -> bool {
+        self.weights(bound).1 < FEW
+    }
+
+    /// Returns the weights of the reads that arrived within a bound, and of all that show whether
+    /// reads do.
+    fn weights(&self, bound: Duration) -> (f64, f64) {
+        let at = bucket(bound);
+        let met: f64 = self.arrived[..=at].iter().sum();
+        let late: f64 = self.arrived[at + 1..].iter().sum();
+        let given_up: f64 = self.given_up[at..].iter().sum();
+        (met, met + late + given_up)
+    }
+
+    fn decay(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.decayed);
+        // Small steps would cost more than they are worth.
+        if passed < HALF_LIFE / 100 {
+            return;
+        }
+        self.decayed = now;
+        let factor = 0.5_f64.powf(passed.as_secs_f64() / HALF_LIFE.as_secs_f64());
+        for weight in self.arrived.iter_mut().chain(&mut self.given_up) {
+            *weight *= factor;
+        }
+    }
+}
+
+fn bucket(latency: Duration) -> usize {
+    let doublings = (latency.as_secs_f64() / SHORTEST).log2().max(0.0);
+    // Too large numbers become the greatest one.
+    ((doublings * PER_DOUBLING) as usize).min(BUCKETS - 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Runs reads at a pace, each of which takes as long as `latency` returns. Returns how many
+    /// were attempted, and how many attempts were in vain.
+    fn run(
+        monitor: &mut Monitor,
+        now: &mut Duration,
+        count: u32,
+        bound: Duration,
+        latency: impl Fn(u32) -> Duration,
+    ) -> (u32, u32) {
+        let (mut attempted, mut in_vain) = (0, 0);
+        for number in 0..count {
+            *now += 10 * MS;
+            if !monitor.attempts(*now, bound) {
+                continue;
+            }
+            attempted += 1;
+            if latency(number) <= bound {
+                monitor.arrived(*now, latency(number));
+            } else {
+                in_vain += 1;
+                monitor.given_up(*now, bound);
+            }
+        }
+        (attempted, in_vain)
+    }
+
+    #[test]
+    fn reads_that_arrive_are_all_attempted_and_others_rarely() {
+        let mut now = Duration::ZERO;
+        let mut monitor = Monitor::new(now);
+        assert_eq!(run(&mut monitor, &mut now, 1000, 50 * MS, |_| 5 * MS), (1000, 0));
+        let mut monitor = Monitor::new(now);
+        let (attempted, in_vain) = run(&mut monitor, &mut now, 10_000, 10 * MS, |_| 60 * MS);
+        assert_eq!(attempted, in_vain);
+        assert!(in_vain < 200, "2% may be in vain: {in_vain}");
+    }
+
+    #[test]
+    fn a_few_late_reads_change_nothing() {
+        let mut now = Duration::ZERO;
+        let mut monitor = Monitor::new(now);
+        let latency = |number: u32| if number % 20 == 19 { 70 * MS } else { 5 * MS };
+        let (attempted, in_vain) = run(&mut monitor, &mut now, 1000, 50 * MS, latency);
+        assert_eq!((attempted, in_vain), (1000, 50));
+    }
+
+    #[test]
+    fn it_finds_its_way_down_and_up_again() {
+        let mut now = Duration::ZERO;
+        let mut monitor = Monitor::new(now);
+        run(&mut monitor, &mut now, 3000, 20 * MS, |_| 5 * MS);
+        // Load: reads become slow.
+        let (attempted, _) = run(&mut monitor, &mut now, 3000, 20 * MS, |_| 80 * MS);
+        assert!(attempted < 500, "{attempted}");
+        let (last, _) = run(&mut monitor, &mut now, 1000, 20 * MS, |_| 80 * MS);
+        assert!(last < 20, "{last}");
+        // The load ends. The first attempt that arrives is enough.
+        let (attempted, _) = run(&mut monitor, &mut now, 1000, 20 * MS, |_| 5 * MS);
+        assert!(attempted > 930, "{attempted}");
+    }
+
+    #[test]
+    fn bounds_are_judged_apart() {
+        let mut now = Duration::ZERO;
+        let mut monitor = Monitor::new(now);
+        let (_, in_vain) = run(&mut monitor, &mut now, 1000, 10 * MS, |_| 60 * MS);
+        assert!(in_vain < 25, "{in_vain}");
+        // What was given up after 10 ms shows nothing about 100 ms.
+        assert_eq!(run(&mut monitor, &mut now, 100, 100 * MS, |_| 60 * MS), (100, 0));
+        // What arrived after 60 ms shows that 10 ms are too short.
+        let (attempted, _) = run(&mut monitor, &mut now, 100, 10 * MS, |_| 60 * MS);
+        assert!(attempted < 5, "{attempted}");
+        assert!(monitor.likelihood(100 * MS) > 0.99 && monitor.likelihood(10 * MS) < 0.01);
+    }
+
+    #[test]
+    fn a_client_that_reads_rarely_tries_again_after_a_minute() {
+        let mut monitor = Monitor::new(Duration::ZERO);
+        for second in 0..10 {
+            let now = Duration::from_secs(second);
+            if monitor.attempts(now, 10 * MS) {
+                monitor.given_up(now, 10 * MS);
+            }
+        }
+        assert!(!monitor.attempts(Duration::from_secs(10), 10 * MS));
+        assert!(monitor.attempts(Duration::from_secs(70), 10 * MS));
+    }
+
+    #[test]
+    fn every_latency_has_a_bucket() {
+        for latency in [Duration::ZERO, Duration::from_nanos(1), MS, Duration::MAX] {
+            assert!(bucket(latency) < BUCKETS - 1, "{latency:?}");
+        }
+        assert!(bucket(10 * MS) < bucket(13 * MS));
+    }
+}
