@@ -26,14 +26,14 @@ pub enum Answer {
 
 impl Answer {
     /// Returns the level of the answer: the strongest for `Yes` and `No`, the weakest for
-    /// `Perhaps`. An interval that holds at a weaker level only, such as a
-    /// `Causal<Interval<i64>>`, gives a `Causal<Answer>`.
+    /// `Perhaps`. For an interval that holds only at a weaker level, such as a
+    /// `Causal<Interval<i64>>`, the answer is a `Causal<Answer>`.
     pub fn level(self) -> Level {
         self.choose((), (), ()).level()
     }
 
-    /// Returns the value for the answer, with the answer's level, as an arm of a `match` in the
-    /// MixT language has it.
+    /// Returns the value for the answer, with the answer's level. An arm of a `match` in the MixT
+    /// language has the same level.
     pub fn choose<T>(self, yes: T, no: T, perhaps: T) -> Rushed<T> {
         match self {
             Answer::Yes => Consistent::new(yes).into(),
@@ -42,7 +42,7 @@ impl Answer {
         }
     }
 
-    /// Returns whether both hold.
+    /// Returns whether both answers hold.
     pub fn and(self, other: Answer) -> Answer {
         match (self, other) {
             (Answer::No, _) | (_, Answer::No) => Answer::No,
@@ -51,8 +51,8 @@ impl Answer {
         }
     }
 
-    /// Returns whether at least one of the two holds. Of two answers `Perhaps` it returns
-    /// `Perhaps`, even if one of the two must hold.
+    /// Returns whether at least one of the two holds. For two answers `Perhaps`, returns `Perhaps`,
+    /// even if one of them must hold.
     pub fn or(self, other: Answer) -> Answer {
         !(!self).and(!other)
     }

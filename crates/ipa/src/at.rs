@@ -14,8 +14,8 @@ use crate::level::{self, AtLeast, Join, JoinWith, LevelMarker};
 /// A value of a level, the `τ[T]` of IPA §3.4. Programs write its aliases, such as
 /// [`Causal<T>`](crate::Causal).
 ///
-/// Only a [`Consistent<T>`] can be dereferenced, printed, compared or hashed. `Debug` of all others
-/// prints the level.
+/// Only a [`Consistent<T>`] can be dereferenced, printed, compared or hashed. For all other levels,
+/// `Debug` prints the level.
 #[derive(Clone, Copy)]
 #[must_use = "a value has no effect unless it is used"]
 pub struct At<T, L: LevelMarker> {
@@ -35,7 +35,7 @@ impl<T, L: LevelMarker> At<T, L> {
         L::LEVEL
     }
 
-    /// Returns the value as one of a weaker level.
+    /// Returns the value with a weaker level.
     pub fn weaken<Weaker: LevelMarker>(self) -> At<T, Weaker>
     where
         L: AtLeast<Weaker>,
@@ -43,7 +43,7 @@ impl<T, L: LevelMarker> At<T, L> {
         At::new(self.value)
     }
 
-    /// Returns the value as one of the strongest level. The caller accepts that it may be
+    /// Returns the value with the strongest level. The caller accepts that the value may be
     /// inconsistent (IPA §3.4.1: `Consistent(e)`).
     pub fn endorse(self) -> Consistent<T> {
         At::new(self.value)
@@ -75,8 +75,8 @@ impl<T, L: LevelMarker> At<T, L> {
         self.map2(other, |one, other| (one, other))
     }
 
-    /// Applies a function that returns a value with a level of its own, such as a read of what this
-    /// value names. The result has the join of both levels.
+    /// Applies a function that returns a value with a level of its own, such as a read of an object
+    /// that this value names. The result has the join of both levels.
     pub fn and_then<U, M: LevelMarker>(
         self,
         function: impl FnOnce(T) -> At<U, M>,
@@ -183,7 +183,7 @@ macro_rules! hidden {
 
 hidden!(Por PcPsi Quorum LocalQuorum Causal Speculative Eventual);
 
-/// Implements an operator for values of any two levels, by that of the values themselves.
+/// Implements an operator for values of any two levels, by the operator of their contents.
 macro_rules! operator {
     ($operator:ident $method:ident) => {
         impl<T: $operator<U>, U, L: JoinWith<M>, M: LevelMarker> $operator<At<U, M>> for At<T, L> {

@@ -73,8 +73,8 @@ integers! {
 ///
 /// An interval does not state which of its values is the right one, so it has no order and is not
 /// equal to anything: each comparison returns an [`Answer`]. Arithmetic returns the smallest
-/// interval that contains the results for all values of the operands. It takes each operand by
-/// itself: `x.checked_sub(x)` is wider than zero.
+/// interval that contains the results for all values of the operands. The operands are independent:
+/// `x.checked_sub(x)` is wider than zero.
 ///
 /// ```
 /// use solera_ipa::{Answer, Interval};
@@ -90,8 +90,8 @@ integers! {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Two comparisons concern two moments if the intervals come from two reads, as those of consistent
-/// values would.
+/// If two intervals come from two reads, their comparisons concern two moments, as comparisons of
+/// consistent values do.
 #[derive(Clone, Copy)]
 #[must_use = "a value has no effect unless it is used"]
 pub struct Interval<T> {
@@ -131,8 +131,8 @@ impl<T: Integer> Interval<T> {
         (self.min, self.max)
     }
 
-    /// Returns the difference between the greatest and the smallest value; zero if it contains one
-    /// value.
+    /// Returns the difference between the greatest and the smallest value; zero if the interval
+    /// contains one value.
     pub fn width(self) -> T::Width {
         self.max.distance(self.min)
     }
@@ -142,8 +142,8 @@ impl<T: Integer> Interval<T> {
         (self.min == self.max).then(|| Consistent::new(self.min))
     }
 
-    /// Returns whether a value lies between the bounds. This is no comparison with the consistent
-    /// value: see [`Interval::equals`].
+    /// Returns whether a value lies between the bounds. To compare with the consistent value, use
+    /// [`Interval::equals`].
     pub fn contains(self, value: T) -> bool {
         self.min <= value && value <= self.max
     }

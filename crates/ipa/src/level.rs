@@ -37,14 +37,14 @@ pub trait LevelMarker: sealed::Sealed + Copy + 'static {
 )]
 pub trait AtLeast<Weaker: LevelMarker>: LevelMarker {}
 
-/// A level that has a join with `Other`: any two have one.
+/// A level that has a join with `Other`. Any two levels have one.
 pub trait JoinWith<Other: LevelMarker>: LevelMarker {
-    /// Strongest level that both are at least as strong as: the level of a value that depends on
+    /// Strongest level that is not stronger than either level: the level of a value that depends on
     /// values of both.
     type Join: LevelMarker;
 }
 
-/// Strongest level that both are at least as strong as.
+/// Strongest level that is not stronger than either level.
 pub type Join<One, Other> = <One as JoinWith<Other>>::Join;
 
 /// Defines the levels.
@@ -127,7 +127,7 @@ macro_rules! weaker {
 
 order!(weaker);
 
-/// States the joins of levels of which neither is stronger.
+/// States the joins of levels that are not comparable.
 macro_rules! incomparable {
     ($($one:ident, $other:ident => $join:ident;)*) => {$(
         join!($one, $other => $join);

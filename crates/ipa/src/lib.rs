@@ -3,8 +3,8 @@
 //! A value of type [`Consistent<T>`] is used like a `T`. A value of a weaker type, such as
 //! [`Quorum<T>`] or [`Causal<T>`], shows nothing of its content: it cannot be printed, compared or
 //! dereferenced. It can be
-//! - computed with, by [`At::map`] and [`At::map2`]. The result has the weaker of two levels that
-//!   can be compared, and otherwise their [join](level::Join);
+//! - computed with, by [`At::map`] and [`At::map2`]. The result has the [join](level::Join) of the
+//!   levels: the weaker one, if they can be compared;
 //! - passed where a weaker value is accepted, by [`At::weaken`] or `into`;
 //! - used as a plain value after [`At::endorse`], which marks the place in the program where a
 //!   person has decided that the value is good enough.
@@ -36,9 +36,9 @@
 //!   value's level: `if *count.endorse() > 0 { … }` decides about everything in the braces, also
 //!   about strong writes. In the MixT language, the level of a condition applies to all effects
 //!   that it decides about.
-//! - **Side effects of closures.** A closure passed to [`At::map`] sees the value. It can print it,
-//!   store it elsewhere, panic or not return. Rust has no means to reject such a closure. Values
-//!   only flow out unnoticed if somebody writes such a closure.
+//! - **Side effects of closures.** A closure passed to [`At::map`] sees the value. The closure can
+//!   print the value, store it elsewhere, panic or not return. Rust has no means to reject such a
+//!   closure.
 //! - **Time.** How long a computation takes, and whether it ends, may depend on a weak value.
 //! - **Wrong labels.** Nothing checks the level that a program gives a value by [`At::new`].
 
@@ -55,8 +55,8 @@ pub use interval::{Integer, Interval, Overflow, Reversed};
 pub use monitor::Monitor;
 pub use rushed::Rushed;
 
-/// A value of the strongest level, which is used like a `T`: it dereferences to it. A method of
-/// [`At`] hides one of `T` with the same name, which `(*x).map(…)` calls.
+/// A value of the strongest level, which is used like a `T`: it dereferences to the `T`. A method
+/// of [`At`] hides a method of `T` with the same name; `(*x).map(…)` calls the latter.
 pub type Consistent<T> = At<T, level::Linearizable>;
 /// A value of level `por`.
 pub type Por<T> = At<T, level::Por>;

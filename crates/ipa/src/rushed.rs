@@ -5,8 +5,8 @@ use solera_levels::Level;
 use crate::level::{self, LevelMarker};
 use crate::{At, Causal, Consistent, Inconsistent, LocalQuorum, Por, Quorum};
 
-/// Result of a read that may be answered at several levels (IPA §3.4.1). A `match` handles each of
-/// them, or weakens the rest explicitly:
+/// Result of a read that may be answered at several levels (IPA §3.4.1). A `match` handles each
+/// level, or weakens the rest explicitly:
 ///
 /// ```
 /// use solera_ipa::{Causal, Quorum, Rushed};
@@ -23,8 +23,8 @@ use crate::{At, Causal, Consistent, Inconsistent, LocalQuorum, Por, Quorum};
 /// assert_eq!(show(Causal::new(5).into()), "perhaps 5");
 /// ```
 ///
-/// The variants are the levels among which the reads of a space of level `por` or `linearizable`,
-/// and those of Apache Cassandra, could choose. A new variant would break every `match`, which is
+/// There is a variant for each level at which a store could answer a read: a space of level `por`
+/// or `linearizable`, or Apache Cassandra. A new variant would break every `match`, which is
 /// intended: the enum will not become `non_exhaustive`.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a value has no effect unless it is used"]
@@ -56,12 +56,12 @@ impl<T> Rushed<T> {
         }
     }
 
-    /// Returns the value as one of the weakest level, which every variant is at least as strong as.
+    /// Returns the value with the weakest level. No variant is weaker.
     pub fn weaken(self) -> Inconsistent<T> {
         At::new(self.into_hidden())
     }
 
-    /// Returns the value as one of a level, if it has this level or a stronger one.
+    /// Returns the value as a value of level `L`, if its level is `L` or stronger.
     ///
     /// ```
     /// use solera_ipa::level::Causal;
@@ -75,7 +75,7 @@ impl<T> Rushed<T> {
     /// ```
     ///
     /// # Errors
-    /// Returns the value itself if its level is weaker, or not comparable.
+    /// Returns the value itself if its level is weaker than `L`, or not comparable with it.
     pub fn at_least<L: LevelMarker>(self) -> Result<At<T, L>, Rushed<T>> {
         match self.level().at_least(L::LEVEL) {
             true => Ok(At::new(self.into_hidden())),

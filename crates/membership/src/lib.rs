@@ -8,7 +8,7 @@
 //! from it.
 //!
 //! [`Members`] is a worker's view of the sites' statuses. Views are merged; for each site, the
-//! later status wins. [`Participant`] is the part of each protocol of a worker in a change.
+//! later status wins. Each protocol of a worker takes part in a change through [`Participant`].
 
 mod change;
 mod members;

@@ -17,29 +17,30 @@ use crate::risk::Life;
 use crate::routes::{Redirection, Routes};
 use crate::stored::Layout;
 
-/// Time between two polls of the nodes. A poll finds promotions, and what the replicas have.
+/// Time between two polls of the nodes. A poll finds promotions, and the replication offsets of
+/// replicas.
 const POLL: Duration = Duration::from_millis(200);
 /// Time limit of a connection, and of an answer to a poll.
 const POLL_TIMEOUT: Duration = Duration::from_millis(1000);
 /// Time limit of an answer of a replica. Afterwards, the master answers.
 const NEAR_TIMEOUT: Duration = Duration::from_millis(200);
-/// Time for which a node is avoided that has not answered.
+/// Time for which a node that has not answered is avoided.
 const AVOID: Duration = Duration::from_secs(1);
-/// Time for which a slot's replica is avoided that was stale in all attempts.
+/// Time for which a slot's replica is avoided after it was stale in all attempts.
 const SLOW: Duration = Duration::from_millis(50);
 /// Time between two attempts while a slot moves or its master is replaced.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Time that an attempt needs. Without it, the reason of the last one is reported.
+/// Least time for another attempt. If less is left, the error of the last attempt is reported.
 const LEAST_ATTEMPT: Duration = Duration::from_millis(50);
-/// A replica is used if it is at most so much farther than the master.
+/// A replica is read if its round trip is at most this much longer than the master's.
 const PREFERENCE: Duration = Duration::from_micros(500);
 
-/// A failure after which the request may or may not have been executed, or was not.
+/// Failure of a request, which may have been executed, or was not.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Failure {
-    /// It may have been executed; the caller may repeat it if it is idempotent.
+    /// The request may have been executed; the caller may repeat it if it is idempotent.
     Lost(String),
-    /// It was not executed.
+    /// The request was not executed.
     Error(Error),
 }
 
@@ -105,7 +106,7 @@ impl Cluster {
         cluster.refresh().await?;
         let masters = cluster.known().routes.masters();
         for address in masters {
-            // A master that does not answer gets them when it is first used.
+            // A master that does not answer gets the functions when it is first used.
             match cluster.node(&address).await {
                 Ok(node) => {
                     cluster.load(&node).await?;
@@ -149,7 +150,7 @@ impl Cluster {
             Node::connect(address, &self.reach.login),
         );
         let late = || NoAnswer::NotSent(format!("{address} does not accept a connection"));
-        // A login is no request: nothing of the caller's was executed.
+        // The caller's request was not sent: only the login was.
         let node = connected.await.unwrap_or_else(|_| Err(late())).map_err(|why| match why {
             NoAnswer::NotSent(why) | NoAnswer::Lost(why) => NoAnswer::NotSent(why),
         })?;
@@ -245,7 +246,7 @@ impl Cluster {
         self.known().avoided.get(address).is_some_and(|until| *until > Instant::now())
     }
 
-    /// Returns whether the slot's replica was stale a moment ago.
+    /// Returns whether the slot's replica is avoided because it was stale.
     pub(crate) fn is_slow(&self, slot: ShardId) -> bool {
         self.known().slow.get(&slot).is_some_and(|until| *until > Instant::now())
     }
@@ -280,7 +281,7 @@ impl Cluster {
         }
     }
 
-    /// Sends a read to a node near by. Returns its answer, unless another node must be asked.
+    /// Sends a read to a node near by. Returns the answer; `None` if another node must be asked.
     pub(crate) async fn ask_near(&self, address: &str, bytes: Vec<u8>) -> Option<Value> {
         let node = match self.node(address).await {
             Ok(node) => node,
@@ -358,13 +359,14 @@ impl Cluster {
         }
     }
 
-    /// A master that does not answer may be dead: its slots may soon have another one.
+    /// Returns the time limit of one attempt: a part of the request's limit, because a master that
+    /// does not answer may be dead, and its slots may soon have another master.
     fn attempt_limit(&self) -> Duration {
         (self.reach.timeout / 4).max(POLL_TIMEOUT)
     }
 
-    /// Follows an error reply. Returns the node to ask next, if not the slot's master, and whether
-    /// it must be asked with ASKING.
+    /// Follows an error reply. Returns the node to ask next, and whether ASKING must precede the
+    /// request; `None` for the slot's master.
     async fn redirect(
         &self,
         slot: ShardId,
@@ -468,7 +470,7 @@ impl Cluster {
         }
     }
 
-    /// Returns what is known of a life, after a poll if it is not known.
+    /// Returns the state of a life. Polls the nodes first if the state is unknown.
     pub(crate) async fn state_of(&self, life: Life) -> State {
         if self.lives(|lives| lives.state(life)) == State::Unknown {
             self.poll().await;

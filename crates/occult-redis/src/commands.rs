@@ -18,7 +18,7 @@ pub struct Call {
     pub key: Vec<u8>,
     /// How it accesses the key.
     pub access: Access,
-    /// Whether its reply shows nothing of what it overwrites.
+    /// Whether its reply does not depend on the value that it overwrites.
     pub blind: bool,
     /// The command's name, and the arguments after the key.
     pub words: Vec<Vec<u8>>,
@@ -49,14 +49,14 @@ impl Call {
 pub(crate) struct Known {
     pub(crate) name: &'static str,
     pub(crate) access: Access,
-    /// Whether its reply shows nothing of what it overwrites, if it has no options.
+    /// Whether its reply does not depend on the value that it overwrites, if it has no options.
     pub(crate) blind: bool,
     /// Number of words, the name included; the least one if negative, as in Redis.
     pub(crate) arity: i8,
     pub(crate) shape: Shape,
 }
 
-/// What a reply is in RESP3, where that differs from RESP2.
+/// Type of a reply in RESP3, where it differs from RESP2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Same,

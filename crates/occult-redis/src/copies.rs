@@ -7,20 +7,21 @@ use crate::risk::Life;
 /// Greatest number of offsets of a master that are remembered while its replicas do not follow.
 const MOST: usize = 256;
 
-/// For each master, how far its replicas have followed.
+/// Progress of the replicas of each master.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Copies(BTreeMap<String, Master>);
 
 #[derive(Clone, Debug)]
 struct Master {
     life: Life,
-    /// Replication offsets, and times at which they had not been passed.
+    /// Replication offsets that not all replicas have, each with a time: no write up to this time
+    /// has a greater offset.
     offsets: VecDeque<(u64, u64)>,
     /// Time up to which all replicas have all writes.
     until: u64,
 }
 
-/// What a poll shows of a master.
+/// State of a master, as a poll shows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     /// Time before the poll, in µs.

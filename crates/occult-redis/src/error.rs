@@ -116,7 +116,7 @@ pub enum Error {
     /// A token cannot be attached.
     #[error("ERR the token cannot be attached: {0}")]
     Token(String),
-    /// An error reply of a node, as it came.
+    /// An unchanged error reply of a node.
     #[error("{0}")]
     Reply(String),
     /// The command is not served.

@@ -1,14 +1,15 @@
 -- Occult on a node of an unmodified Redis Cluster. `functions.rs` loads this text as a library of
 -- Redis Functions, or as a script where functions are forbidden. docs/formats/occult-redis.md
--- describes the keys and records. docs/models/occult-commit specifies the protocol; this is its
--- variant with deadlines, and with a lock on the whole slot instead of on objects.
+-- describes the keys and records. docs/models/occult-commit specifies the protocol; this text
+-- implements its variant with deadlines, and with a lock on the whole slot instead of locks on
+-- objects.
 --
 -- KEYS[1] is the slot's record and KEYS[2] its home state. After them, each accessed key is
 -- followed by the key of its timestamp.
 local floor, byte, char, sub = math.floor, string.byte, string.char, string.sub
 local STAMP_END = 9007199254740992
 local MAX_GAPS, MAX_OUTCOMES, MAX_REPLY, MAX_WORDS = 8, 8, 256, 7000
--- How this call's gateway stores strings: 'S', plain, with the timestamp in a key of its own; or
+-- How the calling gateway stores strings: 'S', plain, with the timestamp in a key of its own; or
 -- 'E', in an envelope with the timestamp. Records begin with this letter.
 local layout = 'S'
 
@@ -16,7 +17,7 @@ local function fail(text) error({ solera = text }) end
 
 -- ---- Timestamps: temporal compression, as crates/occult/src/timestamp encodes it ----------------
 
--- One call for all bytes of a number: calls are most of what a timestamp costs.
+-- Gets all bytes of a number with one call, because calls cause most of the cost of a timestamp.
 local function get_number(text, at, what)
   local number, unit = 0, 1
   for i, digit in ipairs({ byte(text, at, at + 7) }) do
@@ -53,7 +54,7 @@ local function decode(text, what)
   ts.entries, at = get_number(text, 4, what)
   ts.all, at = get_number(text, at, what)
   count, at = get_number(text, at, what)
-  if count >= ts.entries then fail('DAMAGED ' .. what .. ' has more entries than it says') end
+  if count >= ts.entries then fail('DAMAGED ' .. what .. ' has too many entries') end
   local stamp = ts.all
   for i = count, 1, -1 do
     difference, at = get_number(text, at, what)
@@ -168,8 +169,8 @@ local function read_record(text)
   return slot
 end
 
--- The replication id of this master's data and the previous one, and its replication offset before
--- the changes of this call.
+-- Returns the present and the previous replication id of this master's data, and the replication
+-- offset before the changes of this call.
 local function replication()
   local info = redis.call('INFO', 'replication')
   local function after(name)
@@ -189,8 +190,8 @@ local function time()
   return now[1] * 1000000 + now[2]
 end
 
--- Notes in the record that the slot's master has another life than at the slot's last change: after
--- a promotion, at offset `began` of the old life; otherwise, the offset is unknown.
+-- Notes in the record that the slot's master has another life than at the slot's last change. After
+-- a promotion, the old life ended at offset `began`; otherwise the offset is unknown.
 local function begin_life(slot, node)
   if slot.life == node.life then return false end
   local known = node.before == slot.life and node.began > 0
@@ -199,7 +200,7 @@ local function begin_life(slot, node)
     decimal(slot.clock), decimal(stamp), decimal(slot.off) }, ':')
   table.insert(slot.gaps, gap)
   while #slot.gaps > MAX_GAPS do
-    -- Of older lives, only the fact remains that there were some.
+    -- Older lives are not listed any more; one entry states that there were some.
     table.remove(slot.gaps, 1)
     slot.gaps[1] = '*:?:0:' .. (slot.gaps[1]:match('^[^:]*:[^:]*:[^:]*:(%d+)') or '0') .. ':0'
   end
@@ -208,8 +209,8 @@ local function begin_life(slot, node)
   return true
 end
 
--- Reads the slot's state. `now` is the time of the gateway, and the stamps follow the slower one of
--- its clock and this one, so that no wrong clock alone drags them ahead.
+-- Reads the slot's state. `now` is the time of the gateway. Stamps follow the gateway's clock or
+-- this node's clock, whichever is slower, so that one wrong clock alone does not drag them ahead.
 local function open(keys, now)
   local found = redis.call('MGET', keys[1], keys[2])
   local slot
@@ -232,7 +233,7 @@ local function open(keys, now)
   if slot.new then
     slot.life, slot.off = slot.node.life, slot.node.off + 1
     if slot.node.began > 0 then
-      -- What was lost at the promotion may have been the slot's first writes.
+      -- The writes that were lost at the promotion may have been the slot's first ones.
       slot.gaps[1] = slot.node.before .. ':' .. decimal(slot.node.began) .. ':0:0:0'
     end
   else
@@ -250,7 +251,8 @@ local function save(keys, slot)
   slot.changed = false
 end
 
--- Returns why a session with this timestamp cannot go on in this slot, if it cannot.
+-- Returns the reason why a session with this timestamp cannot go on in this slot; nothing if it
+-- can.
 local function lost(slot, ts, number, cleared)
   for _, gap in ipairs(slot.gaps) do
     local life, ended, _, _, last = gap:match('^(%S-):(%S-):(%d+):(%d+):(%d+)$')
@@ -262,8 +264,8 @@ local function lost(slot, ts, number, cleared)
     end
   end
   local stamp = explicit(ts, number)
-  -- An explicit entry is the stamp of a write of this slot, which this master does not have, unless
-  -- it is that of the held transaction.
+  -- An explicit entry is the stamp of a write of this slot. If it is above the clock, this master
+  -- does not have the write, unless the held transaction made it.
   if stamp and stamp > slot.clock and not slot.home.p then return 'LOST', slot.life end
 end
 
@@ -292,7 +294,7 @@ local function peel(text, key)
   return sub(text, at, at + length - 1), sub(text, at + length)
 end
 
--- Returns the timestamp of a key (false if it has none), and its value if that is in an envelope.
+-- Returns the timestamp of a key (false if it has none), and the value if it is in an envelope.
 local function stamped(key, beside)
   if layout == 'E' then
     local text = redis.pcall('GET', key)
@@ -308,14 +310,14 @@ local function stamped(key, beside)
   return redis.call('GET', beside)
 end
 
--- Commands that access a string as a whole or a part of it.
+-- Commands that access a string or a part of it.
 local OF_STRINGS = {}
 for name in ('GET STRLEN GETRANGE SUBSTR GETBIT BITCOUNT BITPOS SET SETNX SETEX PSETEX GETSET GETDEL '
   .. 'GETEX APPEND INCR DECR INCRBY DECRBY INCRBYFLOAT SETRANGE SETBIT'):gmatch('%u+') do
   OF_STRINGS[name] = true
 end
 
--- Answers a command from a value; nil if Redis must execute it.
+-- Returns a command's reply for a value; nil if Redis must execute the command.
 local function peek(words, value)
   local name = words[1]
   if name == 'GET' and #words == 2 then return value end
@@ -332,8 +334,8 @@ local function peek(words, value)
 end
 
 -- Prepares a string in an envelope for a command, or returns the reply if Redis need not execute
--- it. `strings` has an entry for each key that now lies in Redis without an envelope (`text` is the
--- one it had), or that is to be set to `value`.
+-- it. `strings` has an entry for each key that now lies in Redis without an envelope (`text` is its
+-- former content), or that is to be set to `value`.
 local function prepare_string(key, at, words, strings)
   local held = strings[at]
   if words[1] == 'SET' and #words == 3 then
@@ -349,7 +351,7 @@ local function prepare_string(key, at, words, strings)
       strings[at] = {}
       return
     end
-    -- What another program has written since the check lies there without one.
+    -- A value that another program has written since the check has no envelope.
     local _, value = peel(text, key)
     local reply = value and peek(words, value)
     if reply ~= nil then return reply end
@@ -380,7 +382,8 @@ local function overwritten(keys, slot, number, entries, ended)
   end
   merged = merged or { entries = entries, all = 0, list = {}, risk = {} }
   for life, offset in pairs(ended) do
-    -- What has ended well is no risk any more. A blind write does not depend on what is gone.
+    -- Writes that survived the end of their life are no risk any more. A blind write does not
+    -- depend on lost writes.
     if (merged.risk[life] or 0) > 0 and (offset < 0 or merged.risk[life] < offset) then
       merged.risk[life] = nil
     end
@@ -394,8 +397,8 @@ local function locked(slot)
     slot.time > held.expires and 1 or 0 }
 end
 
--- Writes the timestamps of keys that commands have changed. That of an absent key ends some time
--- after its value.
+-- Writes the timestamps of keys that commands have changed. The timestamp of an absent key expires
+-- some time after its value was removed.
 local function stamp_key(key, beside, encoded, grace, held)
   local kind, left = 'string', -1
   if not (held and held.value) then
@@ -465,8 +468,8 @@ local function remember(slot, outcome)
   slot.home.o = kept
 end
 
--- Keeps the outcome of a transaction of one slot, and forgets the oldest one: pairs of an id and
--- the rest, which is packed because few outcomes are ever read.
+-- Keeps the outcome of a transaction of one slot, and forgets the oldest outcome. Outcomes are
+-- pairs of an id and the rest, which is packed because few outcomes are ever read.
 local function remember_executed(slot, request, ts, replies)
   local kept, packed = slot.home.x, cmsgpack.pack(replies)
   local rest = { request.deadline, ts, #packed <= MAX_REPLY and packed or false }
@@ -499,7 +502,8 @@ local function take_commands(args, at)
   local commands = {}
   for i = 1, count do
     local words, length = {}, tonumber(args[at + 2])
-    -- Lua cannot pass more on. To fail later would leave a part of the transaction behind.
+    -- Lua cannot pass more arguments on, and a later failure would leave a part of the transaction
+    -- behind.
     if length > MAX_WORDS then fail('ERR a command has more than ' .. MAX_WORDS .. ' words') end
     for j = 1, length do words[j] = args[at + 2 + j] end
     commands[i] = { key = tonumber(args[at]), kind = args[at + 1], words = words }
@@ -537,7 +541,7 @@ local function take_request(args)
   return request, at
 end
 
--- Checks that EXECUTE and PREPARE share. Returns an answer, or the overwritten timestamp.
+-- Makes the checks that EXECUTE and PREPARE share. Returns an answer, or the overwritten timestamp.
 local function admit(keys, slot, request)
   slot.now = request.now
   if slot.time > request.deadline then return { 'LATE', decimal(slot.time) } end
@@ -564,7 +568,7 @@ local function unpacked(replies) return replies and cmsgpack.unpack(replies) or 
 
 local requests = {}
 
--- Executes a transaction of one slot. A repeated one is answered from its outcome.
+-- Executes a transaction of one slot. A repeated request is answered from the outcome.
 function requests.execute(keys, args)
   local request = take_request(args)
   local slot = open(keys, request.now)
@@ -691,9 +695,10 @@ function requests.decide(keys, args)
   return { 'APPLIED', write_record(slot), replies }
 end
 
--- Asks the decision slot for the outcome. An undecided transaction is aborted. That of one slot is
--- forgotten only when its deadline is at most home.f: without a record it has not been executed, and
--- after its deadline it will not be.
+-- Returns the outcome from the decision slot, and aborts an undecided transaction. The outcome of a
+-- transaction of one slot is forgotten only if its deadline is at most home.f. With a later
+-- deadline and without a record, the transaction has not been executed; after its deadline it never
+-- is.
 function requests.resolve(keys, args)
   local tid, deadline = args[1], tonumber(args[4])
   local slot = open(keys, tonumber(args[2]))
@@ -729,7 +734,7 @@ function requests.applied(keys, args)
   return { 'OK', write_record(slot) }
 end
 
--- Reads at the master. The slot's clock moves to what the session has seen.
+-- Reads at the master. The slot's clock advances to the session's entry.
 function requests.read(keys, args)
   local number, ahead = tonumber(args[2]), tonumber(args[3])
   local slot = open(keys, tonumber(args[1]))
@@ -767,7 +772,7 @@ end
 -- Reads at a replica: the record, the timestamp, the reply, and whether the key has a value.
 function requests.look(keys, args)
   local record = redis.call('GET', keys[1])
-  -- Otherwise a string of the other layout would be called foreign.
+  -- Otherwise the error for a string of the other layout would be FOREIGN.
   if record and layout == 'E' then read_record(record) end
   local stamp, value = stamped(keys[2], keys[3])
   local words = { args[1], keys[2] }

@@ -64,7 +64,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Creates a request of the slot's master. `keys` are those that it accesses.
+    /// Creates a request of the slot's master. `keys` are the keys that the request accesses.
     pub(crate) fn new(name: &'static str, slot: ShardId, keys: &[Vec<u8>]) -> Request {
         let mut all = vec![record_key(slot), home_key(slot)];
         for key in keys {
@@ -93,7 +93,7 @@ impl Request {
         self
     }
 
-    /// Adds commands. `keys` are those of the request.
+    /// Adds commands. `keys` are the keys of the request.
     pub(crate) fn calls(&mut self, calls: &[&Call], keys: &[Vec<u8>]) -> &mut Request {
         self.list(calls.iter(), |request, call| {
             let at = keys.iter().position(|key| *key == call.key).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Request {
     }
 }
 
-/// What EXECUTE and PREPARE ask for.
+/// The part of a transaction that EXECUTE or PREPARE requests from a slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish<'a> {
     pub(crate) slot: ShardId,
@@ -153,12 +153,12 @@ pub(crate) struct Wish<'a> {
 pub(crate) struct Sending {
     /// Time of the gateway, in µs.
     pub(crate) now: u64,
-    /// Time of the master from which it refuses the request, in µs.
+    /// Time from which the master refuses the request, by its own clock, in µs.
     pub(crate) deadline: u64,
     pub(crate) again: bool,
     /// How far a stamp may be ahead of the clocks, in µs.
     pub(crate) ahead: u64,
-    /// How long the timestamps of absent keys stay, in ms.
+    /// Time for which the timestamps of absent keys stay, in ms.
     pub(crate) grace: u64,
     /// Lives whose end is unknown and that have lost nothing of this session.
     pub(crate) cleared: Vec<Life>,
@@ -188,7 +188,7 @@ impl Wish<'_> {
         request.list(sending.cleared.iter(), |request, life| {
             request.arg(life.to_string());
         });
-        // A blind write does not depend on what was lost with the version that it overwrites.
+        // A blind write does not depend on the lost dependencies of the version that it overwrites.
         let blind = self.calls.iter().all(|call| call.blind);
         request.list(sending.ended.iter(), |request, (life, end)| {
             request.arg(life.to_string());

@@ -26,10 +26,11 @@ use crate::stored::{Kind, Layout, Record, Stored};
 pub use open::Open;
 pub use updating::Watches;
 
-/// All masters are one site: their stamps follow the slower one of their clock and the gateway's.
+/// All masters are one site. Their stamps follow their own clock or the gateway's, whichever is
+/// slower.
 const SITE: SiteId = SiteId(0);
 /// Greatest number of masters on whose last writes a token may depend. Larger clusters of Redis are
-/// not recommended, and what a token contains is stored with each later write of its session.
+/// not recommended, and the contents of a token are stored with each later write of its session.
 const MOST_LIVES: usize = 1000;
 /// Begin of a token's text.
 const TOKEN: &str = "OR1";
@@ -46,8 +47,8 @@ pub struct Options {
     pub timeout: Duration,
     /// How far a stamp may be ahead of both the gateway's and the master's clock.
     pub ahead: Duration,
-    /// How long the timestamp of a removed key stays. Replicas that have been without their master
-    /// for longer are not read.
+    /// Time for which the timestamp of a removed key stays. Replicas that have been without their
+    /// master for longer are not read.
     pub keep_removed: Duration,
     /// Time after which an undecided transaction is aborted.
     pub expiry: Duration,
@@ -81,7 +82,7 @@ pub enum Policy {
     Fail,
 }
 
-/// What has happened to a session's reads.
+/// Counts of a session's reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Answers that a replica has given.
@@ -94,7 +95,7 @@ pub struct Counters {
     pub accepted: u64,
 }
 
-/// What a session depends on.
+/// Dependencies of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
     timestamp: CausalTimestamp,
@@ -107,8 +108,8 @@ struct Doubt {
     slot: ShardId,
     tid: String,
     deadline: u64,
-    /// Whether the transaction is of one slot, whose record then shows for certain whether it has
-    /// committed.
+    /// Whether the transaction is of one slot. That slot's record then shows for certain whether
+    /// the transaction has committed.
     single: bool,
 }
 
@@ -122,7 +123,7 @@ pub struct Gateway {
     next: AtomicU64,
 }
 
-/// A session. What it reads and writes is causally consistent, whichever gateway it uses.
+/// A session. Its reads and writes are causally consistent, whichever gateway it uses.
 pub struct Session {
     gateway: Arc<Gateway>,
     past: Past,
@@ -208,7 +209,7 @@ impl Gateway {
     }
 
     /// Returns the error for a session that depends on a lost write of this life. Finds out where
-    /// the life ended, so that what the application then writes does not depend on it.
+    /// the life ended, so that later writes of the application do not depend on the lost writes.
     async fn lost(&self, slot: ShardId, life: Life) -> Error {
         if !matches!(self.cluster.lives(|lives| lives.state(life)), State::Ended(_)) {
             self.cluster.poll().await;
@@ -233,8 +234,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Returns the life of which a master does not know where it ended, if it has lost nothing of
-    /// this risk.
+    /// Returns the life in the answer UNSURE, whose end the master does not know, if no write of
+    /// this risk was lost at its end. Fails otherwise.
     async fn clear(&self, slot: ShardId, answer: &Answer, risk: &Risk) -> Result<Life, Error> {
         let text = answer.text(0);
         let life: Life = text.parse().map_err(|why| Error::damaged_record(slot, &why))?;
@@ -267,7 +268,7 @@ impl Past {
 }
 
 impl Session {
-    /// Returns what has happened to the session's reads.
+    /// Returns the counts of the session's reads.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -282,7 +283,7 @@ impl Session {
         self.policy = policy;
     }
 
-    /// Returns the session's dependencies as a text, with which another session can go on.
+    /// Returns the session's dependencies as a text that another session can attach.
     pub fn token(&self) -> String {
         let bytes = Stored::encode(Kind::Text, &self.past.timestamp, &self.past.risk);
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -326,17 +327,17 @@ impl Session {
         Ok(())
     }
 
-    /// Returns what the session depends on.
+    /// Returns the session's dependencies.
     pub(crate) fn past(&self) -> Past {
         self.past.clone()
     }
 
-    /// Adds what the session depends on to a past.
+    /// Adds the session's dependencies to a past.
     pub(crate) fn add_to(&self, past: &mut Past) {
         past.merge(&self.past, &self.gateway);
     }
 
-    /// Adds a past to what the session depends on.
+    /// Adds a past to the session's dependencies.
     pub(crate) fn add_past(&mut self, past: &Past) {
         self.past.merge(past, &self.gateway);
     }
@@ -352,7 +353,7 @@ impl Session {
         (now(), self.gateway.cluster.replicated_until())
     }
 
-    /// Adopts what a finished operation depends on.
+    /// Adopts the dependencies of a finished operation.
     fn adopt(&mut self, mut past: Past) {
         self.gateway.cluster.lives(|lives| lives.settle(&mut past.risk));
         self.past = past;
@@ -375,7 +376,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Waits before an attempt to get a lock: 1, 2, 4 up to 32 ms, and a part that differs between
-/// gateways, so that two do not meet again and again.
+/// gateways, so that two gateways do not meet again and again.
 async fn wait_for_lock(attempt: u32, seed: u64) {
     let base = 1_000 << attempt.min(5);
     let part = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

@@ -1,21 +1,21 @@
 //! Occult on an unmodified Redis Cluster: causal sessions and transactions under PC-PSI.
 //!
 //! The shards are the cluster's slots, and their homes are the slots' masters. Functions at the
-//! masters assign stamps and decide transactions. Sessions read at replicas near by, and check what
-//! they read by `solera_occult`'s rules.
+//! masters assign stamps and decide transactions. Sessions read at replicas near by, and check
+//! their reads by the rules of `solera_occult`.
 //!
-//! `docs/formats/occult-redis.md` describes what lies in Redis beside the values, and
+//! `docs/formats/occult-redis.md` describes the records that lie in Redis beside the values, and
 //! `docs/decisions/0037-occult-on-redis-cluster.md` gives the reasons.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `slot` | slots, and the keys of their records |
 //! | `stored` | timestamps and slot records |
-//! | `copies` | how far replicas have followed |
-//! | `risk`, `lives` | what a promotion may lose, and who depends on it |
+//! | `copies` | progress of replicas |
+//! | `risk`, `lives` | writes that a promotion may lose, and sessions that depend on them |
 //! | `commands` | commands of Redis that access one key |
 //! | `functions` | requests to the functions of `functions.lua` |
-//! | `routes`, `report` | what nodes report of the cluster |
+//! | `routes`, `report` | reports of nodes about the cluster |
 //! | `node`, `cluster` | connections, redirections, polls |
 //! | `gateway` | sessions: reads, updates, transactions |
 //! | `server` | the gateway as a server of the Redis protocol |

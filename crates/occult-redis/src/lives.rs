@@ -1,30 +1,32 @@
-//! The lives of masters, and the check whether a session depends on what ended with one.
+//! The lives of masters, and the check whether a session depends on writes that were lost at the
+//! end of a life.
 
 use std::collections::BTreeMap;
 
 use crate::risk::{Life, Risk};
 use crate::stored::{Gap, Record};
 
-/// What INFO of a master reports.
+/// Report of a master in INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) life: Life,
     /// The life before the promotion, and the offset from which its writes are lost.
     pub(crate) before: Option<(Life, u64)>,
-    /// The process.
+    /// Identifier of the process.
     pub(crate) run: String,
-    /// Offset that all its replicas have; `None` if one is missing, or if it has none.
+    /// Offset that all replicas of the master have; `None` if a replica is missing, or if there are
+    /// none.
     pub(crate) replicated: Option<u64>,
 }
 
-/// What is known of a life.
+/// State of a life, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// A master goes on with it.
+    /// A master continues the life.
     Alive,
-    /// It has ended, and everything from this offset on is lost.
+    /// The life has ended, and everything from this offset on is lost.
     Ended(u64),
-    /// No master has it, and nobody knows where it ended.
+    /// No master has the life, and it is unknown at which offset it ended.
     Unknown,
 }
 
@@ -47,8 +49,8 @@ impl Lives {
         if let Some(last) = self.masters.get(address)
             && last.life != report.life
         {
-            // A master that goes on takes another id when it has been without replicas for long. A
-            // process that starts without data has nothing of the former life.
+            // A running master takes another replication id after a long time without replicas, and
+            // loses nothing. A process that starts without data has nothing of the former life.
             let end = if last.run == report.run { u64::MAX } else { 0 };
             self.ended.entry(last.life).or_insert(end);
         }
@@ -77,7 +79,7 @@ impl Lives {
         self.ended.iter().map(|(life, end)| (*life, *end))
     }
 
-    /// Removes what cannot be lost any more.
+    /// Removes writes that cannot be lost any more from a risk.
     pub(crate) fn settle(&self, risk: &mut Risk) {
         risk.retain(|life, offset| !self.is_settled(life, offset));
     }
@@ -91,11 +93,11 @@ impl Lives {
 /// Result of the check whether a session can depend on a copy of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing on which the session depends is known to be lost there.
+    /// No write on which the session depends is known to be lost there.
     Whole,
     /// A write on which the session depends was lost when this life ended.
     Lost(Life),
-    /// The life has ended, and it is not known where.
+    /// The life has ended at an unknown offset, so such a write may be lost.
     Unsure(Life),
 }
 
@@ -111,7 +113,7 @@ pub(crate) fn judge(record: &Record, risk: &Risk, lives: &Lives) -> Verdict {
         let end = match (gap, state) {
             (Some(Gap { end: Some(end), .. }), _) => Some(*end),
             (_, State::Ended(end)) if gap.is_some() => Some(end),
-            // The slot has moved to another master: it has lost nothing.
+            // The slot has moved to another master, and nothing was lost.
             (_, State::Alive) => None,
             (Some(gap), _) if offset <= gap.last => None,
             (Some(_), _) => {

@@ -19,7 +19,7 @@ pub(crate) struct Login {
     pub(crate) password: Option<String>,
 }
 
-/// Why a request has no answer.
+/// Reason why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
     /// It was not sent.
@@ -32,7 +32,7 @@ type Waiter = oneshot::Sender<Result<Value, NoAnswer>>;
 
 struct Sending {
     bytes: Vec<u8>,
-    /// Replies that precede that of the request, such as that of ASKING.
+    /// Number of replies that precede the reply to the request, such as the reply to ASKING.
     skip: usize,
     waiter: Waiter,
 }
@@ -86,7 +86,7 @@ impl Node {
         self.ask(bytes, 0).await
     }
 
-    /// Sends encoded commands, and returns the reply after the first `skip` ones.
+    /// Sends encoded commands. Skips the first `skip` replies, and returns the next one.
     pub(crate) async fn ask(&self, bytes: Vec<u8>, skip: usize) -> Result<Value, NoAnswer> {
         let (waiter, answer) = oneshot::channel();
         let closed = || NoAnswer::NotSent(format!("the connection to {} has ended", self.address));

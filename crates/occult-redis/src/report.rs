@@ -1,4 +1,4 @@
-//! What INFO of a node reports. No I/O.
+//! The report of a node in INFO. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl<'a> Info<'a> {
 }
 
 /// Returns the number of replicas that the answering node has, from its answer to CLUSTER NODES.
-/// Those that have failed count: they may come back and be promoted.
+/// Failed replicas count: they may come back and be promoted.
 pub(crate) fn replicas_of_self(nodes: &str) -> Option<usize> {
     let lines = nodes.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let lines: Vec<Vec<&str>> = lines.filter(|words| words.len() >= 4).collect();

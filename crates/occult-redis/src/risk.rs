@@ -1,9 +1,9 @@
-//! What a session depends on and a promotion may lose.
+//! Writes on which a session depends and that a promotion may lose.
 //!
-//! A master passes its writes on after it has answered. If it dies, a replica is promoted that
-//! lacks the last ones. Stamps do not show this, because the new master's clock goes on. But the
-//! replication stream of a master's life orders all its writes, so that one offset of each life
-//! covers everything that a session has seen of it.
+//! A master passes its writes on after it has answered. If the master dies, a replica that lacks
+//! its last writes is promoted. Stamps do not show this, because the new master's clock continues
+//! above the old stamps. But the replication stream of a master's life orders all writes of this
+//! life. One offset of each life therefore covers all writes of the life that a session has seen.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Life(pub(crate) [u8; 8]);
 
-/// For each life, the replication offset up to which its owner depends on it. Writes that all
-/// replicas have are left out.
+/// For each life, the replication offset up to which the owner of the risk depends on writes of the
+/// life. Writes that all replicas have are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Risk(BTreeMap<Life, u64>);
 

@@ -1,4 +1,4 @@
-//! Which nodes have which slots. No I/O.
+//! The nodes of each slot. No I/O.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +23,8 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Reads the answer to CLUSTER SLOTS of the node with this host, which may leave its own
-    /// address out.
+    /// Reads the answer to CLUSTER SLOTS. The answering node may leave out its own address, which
+    /// has this host.
     pub(crate) fn parse(value: &Value, host: &str) -> Option<Routes> {
         let Value::Array(ranges) = value else { return None };
         let mut routes =
@@ -91,7 +91,7 @@ pub(crate) fn join(host: &str, port: impl std::fmt::Display) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// A reply of a node that asks for something else than to pass it on.
+/// An error reply that a gateway handles instead of passing it on to its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Redirection {
     /// The slot lies at another master.

@@ -56,7 +56,7 @@ impl Server {
                     }
                     Err(error) => {
                         tracing::warn!("a client cannot be accepted: {error}");
-                        // For example, all descriptors are in use: until a connection ends.
+                        // For example, all descriptors are in use until a connection ends.
                         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                     }
                 },

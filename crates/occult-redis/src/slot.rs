@@ -7,7 +7,8 @@ use solera_occult::{DEFAULT_SHARDS, ShardId};
 /// Prefix of the keys of records. Data must not have such keys.
 pub(crate) const RESERVED: &[u8] = b"solera:{";
 
-/// Returns the slot of a key: that of its first `{…}` unless this is empty, else of the whole key.
+/// Returns the slot of a key: the slot of its first `{…}`, or of the whole key if there is none or
+/// it is empty.
 pub fn slot_of(key: &[u8]) -> ShardId {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let length = key[open + 1..].iter().position(|byte| *byte == b'}')?;

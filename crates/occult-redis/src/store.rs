@@ -5,7 +5,7 @@
 //! or none. The prefixes of keys separate the spaces, and one transaction can span all spaces of a
 //! database.
 //!
-//! Transactions of one process see what earlier ones of it have seen and written.
+//! A transaction sees what earlier transactions of the same process have seen and written.
 
 mod failure;
 mod names;
@@ -32,7 +32,7 @@ pub struct Store {
     shared: Arc<Shared>,
 }
 
-/// What the sessions of a database share.
+/// State that the sessions of a database share.
 struct Shared {
     target: Target,
     options: Options,
@@ -40,12 +40,12 @@ struct Shared {
     spaces: BTreeMap<Arc<str>, Arc<str>>,
     /// The connections to the cluster; `None` until the first session.
     gateway: tokio::sync::Mutex<Option<Arc<Gateway>>>,
-    /// What finished transactions have seen.
+    /// Dependencies of finished transactions.
     seen: Mutex<Option<Past>>,
 }
 
 impl Store {
-    /// Creates a database with this name, which is the same on all hosts, these spaces, and the
+    /// Creates a database with a name, which is the same on all hosts, and with spaces and the
     /// prefixes of their keys. The cluster need not be reachable: the first session connects to it.
     pub fn new<'a>(
         name: &str,

@@ -1,4 +1,4 @@
-//! What lies in Redis beside the values: timestamps and slot records.
+//! Data that lies in Redis beside the values: timestamps and slot records.
 //!
 //! `docs/formats/occult-redis.md` describes both, and `functions.lua` reads and writes them, too.
 
@@ -13,10 +13,11 @@ const VERSION: u8 = 1;
 /// Begin of an envelope.
 const ENVELOPE: &[u8] = b"\0OCCULT\x01";
 
-/// How strings are stored. Values of other types are always plain.
+/// Layout of stored strings. Values of other types are always plain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// As they are, so that other programs can use them. The timestamp is in a key of its own.
+    /// Without an envelope, so that other programs can use them. The timestamp is in a key of its
+    /// own.
     #[default]
     Plain,
     /// In an envelope together with the timestamp.
@@ -44,7 +45,7 @@ impl std::str::FromStr for Layout {
     }
 }
 
-/// What a key held when its timestamp was written.
+/// Content of a key when its timestamp was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A string.
@@ -154,9 +155,9 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
 pub(crate) struct Record {
     /// The shardstamp of the copy that was read.
     pub(crate) shown: Stamp,
-    /// Life of the master that wrote last.
+    /// Life of the master that wrote the slot last.
     pub(crate) life: Life,
-    /// Replication offset at which it wrote last.
+    /// Replication offset at which the master wrote the slot last.
     pub(crate) offset: u64,
     /// Changes of the life, the oldest first.
     pub(crate) gaps: Vec<Gap>,
@@ -164,14 +165,14 @@ pub(crate) struct Record {
     pub(crate) layout: Layout,
 }
 
-/// The end of a master's life, as a slot's record names it.
+/// The end of a master's life, in a slot's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
-    /// The life that ended; `None` for several forgotten ones.
+    /// The life that ended; `None` for several lives that are not listed any more.
     pub(crate) life: Option<Life>,
     /// Replication offset from which everything is lost; `None` if unknown.
     pub(crate) end: Option<u64>,
-    /// The last stamp of the ended life that is left.
+    /// The last stamp of the ended life that was not lost.
     pub(crate) after: Stamp,
     /// The first stamp of the next life.
     pub(crate) before: Stamp,

@@ -80,8 +80,9 @@ impl Transaction {
         self.reads.iter().map(|read| (read.shard, read.shown, read.epoch)).collect()
     }
 
-    /// Checks a read before it counts (§4.3). The copy must show every write of the shard on which
-    /// the client depends, and every write of the shard on which the version that was read depends.
+    /// Checks the copy that a read has found (§4.3). The copy must show every write of the shard on
+    /// which the client depends, and every write of the shard on which the version that was read
+    /// depends.
     pub fn check(
         &self,
         shard: ShardId,
@@ -117,8 +118,8 @@ impl Transaction {
         self.reads.push(ReadVersion { shard, shown, dependencies, epoch });
     }
 
-    /// Returns a shard that the transaction has read before the shard moved. The new home may
-    /// assign stamps below the shardstamp of that read if it has taken the shard by force.
+    /// Returns a shard that the transaction has read before the shard moved. A home that has taken
+    /// the shard by force may assign stamps below the shardstamp of that read.
     pub fn moved(&self, homes: &Homes) -> Option<ShardId> {
         let moved = |read: &&ReadVersion| read.epoch < homes.moved_by(read.shard);
         self.reads.iter().find(moved).map(|read| read.shard)
@@ -168,8 +169,8 @@ impl Transaction {
     }
 
     /// Computes the commit timestamp, and the commit stamp of each site. `written` lists the
-    /// written shards with the sites of their homes. `overwritten` is false in a test without that
-    /// rule.
+    /// written shards with the sites of their homes. `overwritten` is false in a test without
+    /// `Rule::OverwrittenTimestamps`.
     ///
     /// The paper's §6.2 leaves out the session's timestamp and those of overwritten versions,
     /// although its §6.3 relies on them. The stamp of a site is at least every stamp that its homes

@@ -57,9 +57,9 @@ pub enum Command {
         /// The transaction.
         transaction: u64,
     },
-    /// Checks that what a transaction has read belongs to one snapshot, and aborts it. The reply is
-    /// [`Response::Aborted`] with [`AbortCause::Given`] if it does, and with
-    /// [`AbortCause::ReadSet`] otherwise.
+    /// Checks whether all reads of a transaction belong to one snapshot, and aborts the
+    /// transaction. The reply is [`Response::Aborted`] with [`AbortCause::Given`] if they do, and
+    /// with [`AbortCause::ReadSet`] otherwise.
     Certify {
         /// The transaction.
         transaction: u64,
@@ -69,7 +69,8 @@ pub enum Command {
         /// The transaction.
         transaction: u64,
     },
-    /// Aborts a transaction. If its outcome is open, the client only stops waiting.
+    /// Aborts a transaction. If the outcome of its commit is open, the client only stops waiting
+    /// for it.
     Abort {
         /// The transaction.
         transaction: u64,
@@ -85,8 +86,8 @@ pub enum Command {
         /// What a read does when a replica is not recent enough.
         on_stale: OnStale,
     },
-    /// Waits until this many sites store everything of this worker's shards on which a session
-    /// depends. The site of a home counts as one of them.
+    /// Waits until this many sites, the home's site included, store all writes of this worker's
+    /// shards on which a session depends.
     Barrier {
         /// The session's causal past.
         past: CausalTimestamp,
@@ -95,8 +96,8 @@ pub enum Command {
     },
     /// Moves shards to other homes.
     Move(Move),
-    /// Asks from which homes a session depends on writes in this worker's shards that fewer sites
-    /// than this are known to store. The site of a home counts as one of them.
+    /// Asks for the homes of writes on which a session depends, in this worker's shards, and that
+    /// fewer than `sites` sites are known to store. The home's site counts as one of them.
     Unstored {
         /// The session's causal past.
         past: CausalTimestamp,
@@ -117,7 +118,7 @@ pub enum Command {
     },
     /// Asks how far the moves of homes are carried out.
     Moves,
-    /// Has the replica here show the writes of a shard late: a fault for tests.
+    /// Delays the writes of a shard at the replica here: a fault for tests.
     Slow {
         /// The shard.
         shard: ShardId,
@@ -126,7 +127,7 @@ pub enum Command {
     },
 }
 
-/// What a worker knows about a transaction of one of its clients.
+/// Outcome of a transaction of one of the worker's clients, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fate {
     /// It has committed.
@@ -135,10 +136,10 @@ pub enum Fate {
     Aborted,
     /// It is open, or being committed.
     Undecided,
-    /// The worker was restarted since.
+    /// Unknown, because the worker has restarted since.
     Restarted,
-    /// It has never begun, others have ended since, so that the worker has forgotten it, or a home
-    /// that would know it was taken by force.
+    /// Unknown: the transaction has never begun; or the worker has forgotten it, because many later
+    /// ones have ended; or its home was taken by force.
     Forgotten,
 }
 
@@ -150,9 +151,10 @@ pub enum AbortCause {
     Locked(Key),
     /// The versions that it has read do not belong to one snapshot: its read in this shard has
     /// missed a write on which another version depends.
-    #[error("what it has read in shard {} misses a write on which it depends", .0.0)]
+    #[error("its read in shard {} misses a write on which another of its reads depends", .0.0)]
     ReadSet(ShardId),
-    /// A version that it overwrites depends on a write that it has missed in this shard.
+    /// A version that the transaction overwrites depends on a write in this shard that the
+    /// transaction's read has missed.
     #[error("another transaction has changed keys that it has read in shard {}", .0.0)]
     OverwriteSet(ShardId),
     /// A participant or the decision home had aborted it before.
@@ -177,8 +179,8 @@ pub enum Unknown {
     /// With [`Command::Await`] of this transaction, before anything else: only the outcome contains
     /// the dependencies of the transaction's writes.
     Pending(u64),
-    /// Not at all: the home was taken by force. The writes may have survived at other sites, and
-    /// nobody knows their dependencies.
+    /// Not at all: the home was taken by force. The transaction's writes may have survived at other
+    /// sites, but their dependencies are unknown.
     Lost,
 }
 
@@ -199,7 +201,7 @@ pub enum Response {
         /// Counts of the read, if it was a single one.
         counts: ReadCounts,
     },
-    /// A transaction has aborted. The session continues with the past that it began with.
+    /// A transaction has aborted. The session continues with its past from before the transaction.
     Aborted(AbortCause),
     /// An operation failed; nothing has changed.
     Failed(OpError),
@@ -215,8 +217,8 @@ pub enum Response {
     /// The session's timestamp is too far ahead of the clock of this site, which is the home of the
     /// key.
     Ahead(SiteId),
-    /// The number of sites that are known to store the session's past: less than BARRIER asks for
-    /// if the time is over.
+    /// The number of sites that are known to store the session's past. It is below the number that
+    /// BARRIER requires if the barrier has timed out.
     Stored(usize),
     /// Sites of the homes, in ascending order.
     Unstored(Vec<SiteId>),

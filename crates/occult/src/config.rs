@@ -17,8 +17,9 @@ pub enum StaleReads {
     /// The client sends the read to the replica again after each of these delays, and then to the
     /// home (§4.3; §8.2: 0, 1, 2 and 4 ms).
     Retry([Duration; 4]),
-    /// The read waits at the replica for up to this time, and then goes to the home. The replica
-    /// answers as soon as it is recent enough; or at once, if it is further behind than this.
+    /// The read waits at the replica for at most this time, and then goes to the home. The replica
+    /// answers as soon as it is recent enough. A replica that is further behind than this time
+    /// answers at once.
     Wait(Duration),
 }
 
@@ -27,10 +28,10 @@ pub enum StaleReads {
 pub struct Timing {
     /// Least time between two batches to a replica.
     pub flush: Duration,
-    /// Longest time between two batches, which publish how far idle shards are shown, while clients
-    /// use workers of the home's site. A home that clients use itself publishes more often.
+    /// Longest time between two batches while clients use workers of the home's site. Batches also
+    /// publish how far idle shards are shown. A home that clients use publishes more often.
     pub publish: Duration,
-    /// Interval at which a home publishes this while no client uses them.
+    /// Longest time between two batches while no client uses workers of the home's site.
     pub publish_idle: Duration,
     /// Time without an answer after which a message is sent again.
     pub retry: Duration,
@@ -42,14 +43,14 @@ pub struct Timing {
     pub stale: StaleReads,
     /// Time for which reads of a shard go straight to its home after its replica was too slow.
     pub slow: Duration,
-    /// How far a client's stamp may be ahead of a home's clock. Clocks that differ by more are
-    /// broken, and must not be followed.
+    /// How far a client's stamp may be ahead of a home's clock. A clock that is further ahead is
+    /// wrong, and homes do not follow it.
     pub max_ahead: Duration,
     /// Time after its last command after which an open transaction is aborted.
     pub idle: Duration,
-    /// Delay before a lock is tried again that another transaction holds.
+    /// Delay before the next attempt to get a lock that another transaction holds.
     pub lock_retry: Duration,
-    /// Number of times that a lock is tried before the transaction aborts (§6.2).
+    /// Number of attempts to get a lock before the transaction aborts (§6.2).
     pub lock_tries: u32,
 }
 
@@ -97,7 +98,7 @@ pub enum Rule {
     InOrder,
     /// A session continues with the timestamp of its commit.
     SessionOrder,
-    /// A client gives a transaction of one home up, or begins it at another home, only by the
+    /// A client gives up a transaction of one home, or begins it at another home, only after the
     /// answer to its last attempt.
     LastAttempt,
     /// A restarted home assigns stamps above all that it has assigned or reported before.
@@ -108,7 +109,7 @@ pub enum Rule {
     Removals,
     /// A worker handles no message of a worker that has carried out more moves.
     Epochs,
-    /// The stamp of a shard counts what its former homes have assigned.
+    /// The stamp of a shard in a timestamp includes the stamps that former homes have assigned.
     FormerHomes,
     /// A commit aborts if a written shard's home is not the participant that has prepared it.
     ParticipantsAreHomes,
@@ -136,16 +137,17 @@ pub struct Config {
     pub topology: Arc<Topology>,
     /// Number of shards: a multiple of the number of partitions.
     pub shards: u16,
-    /// Number of sites with which the cluster began. They are the first homes, by turns.
+    /// Number of sites with which the cluster began. The first home of a shard is the site whose
+    /// number is the shard's number modulo this number.
     pub founders: usize,
-    /// Prefixes of keys, the longest first, with the site whose shards hold these keys. `None`
-    /// stands for all shards, which hold the keys without such a prefix, too.
+    /// Prefixes of keys, the longest first. The keys of a prefix belong to shards whose first home
+    /// is this site; with `None`, to any shards, as keys without such a prefix do.
     pub home_of: Arc<[(Vec<u8>, Option<SiteId>)]>,
     /// Scheme of timestamps.
     pub scheme: Scheme,
-    /// Number of this start of the worker's process, unless its journal has a greater one. A later
-    /// start has a greater number. The machine uses the lower 48 bits, and puts the generation
-    /// above them.
+    /// Number of this start of the worker's process. A later start has a greater number: the
+    /// machine raises this one above every number in its journal. The machine uses the lower 48
+    /// bits, and puts the generation above them.
     pub incarnation: u64,
     /// Generation of its site to which the worker belongs. In any generation but the first, the
     /// worker gets its data from other sites.

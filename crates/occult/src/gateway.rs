@@ -79,7 +79,8 @@ pub(crate) struct Gateway {
     informed: BTreeMap<Address, u64>,
     /// Until when reads of a shard go straight to its home, because its replica was too slow.
     slow: BTreeMap<ShardId, Monotonic>,
-    /// The greatest stamps on which committed writes of its clients depend, with their own.
+    /// The greatest stamps on which committed writes of its clients depend, and the stamps of these
+    /// writes.
     written: Peaks,
     /// Whether each of the latest transactions that have ended has committed, by its number.
     ended: Latest<u64, bool>,
@@ -139,8 +140,8 @@ impl Gateway {
         TransactionId { client: self.id, number: attempt }
     }
 
-    /// Begins an attempt to commit a transaction. Transactions that merely stay open have none, so
-    /// that homes need not keep outcomes because of them.
+    /// Begins an attempt to commit a transaction. A transaction that merely stays open has no
+    /// attempt, so that homes need not keep outcomes because of it.
     fn begin_attempt(&mut self, number: u64) {
         let Some(open) = self.open.get_mut(&number) else { return };
         open.attempt = self.next_attempt;
@@ -294,8 +295,8 @@ impl Gateway {
         self.active.remove(&number);
     }
 
-    /// Aborts transactions that their clients have not used for too long, and forgets outcomes for
-    /// which no client has asked for as long.
+    /// Aborts transactions that their clients have not used for `timeout`, and forgets outcomes for
+    /// which no client has asked within that time.
     pub(crate) fn end_idle(&mut self, now: Monotonic, timeout: Duration) {
         let is_idle = |open: &Open| matches!(open.stage, Stage::Idle | Stage::Ended(_));
         self.open.retain(|_, open| !is_idle(open) || now.since(open.used) < timeout);
@@ -309,8 +310,8 @@ impl Gateway {
         }
     }
 
-    /// Ends the client's request, because it wants no reply any more. A transaction that may have
-    /// written goes on without the client.
+    /// Ends a request whose client does not wait for the reply any more. A transaction that may
+    /// have written goes on without the client.
     pub(crate) fn cancel(&mut self, request: RequestId) {
         let is_reading = |open: &Open| matches!(&open.stage, Stage::Reading(reading) if reading.request() == request);
         let found = self.active.iter().find(|number| self.open.get(number).is_some_and(is_reading));
@@ -360,8 +361,7 @@ impl Gateway {
         self.attempts.keys().next().copied().unwrap_or(self.next_attempt)
     }
 
-    /// Sends a message to a home, which notes the number below which this client sends nothing
-    /// more. The messages themselves contain it.
+    /// Sends a message to a home, and notes that the home has learned `oldest` from it.
     fn send_to_home(&mut self, context: &mut Context<'_>, to: Address, message: Body) {
         if matches!(message, Body::Execute(_) | Body::Prepare(_)) {
             self.informed.insert(to, self.oldest());
@@ -369,7 +369,7 @@ impl Gateway {
         context.out.send(to, message);
     }
 
-    /// Sends again what has no answer, and gives up what has waited too long.
+    /// Repeats requests without an answer, and gives up those that have waited too long.
     pub(crate) fn on_tick(&mut self, context: &mut Context<'_>) {
         let numbers: Vec<u64> = self.active.iter().copied().collect();
         for number in numbers {
@@ -383,7 +383,7 @@ impl Gateway {
         }
     }
 
-    /// Sends homes the number below which this client sends nothing more, if they do not know it.
+    /// Sends `oldest` to homes that have not received its present value.
     pub(crate) fn send_oldest(&mut self, context: &mut Context<'_>) {
         let oldest = self.oldest();
         let behind: Vec<Address> =

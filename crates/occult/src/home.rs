@@ -47,17 +47,18 @@ struct Prepared {
 /// How far the durable bound of the clock lies ahead, in microseconds.
 const CEILING_STEP: u64 = 1_000_000;
 
-/// The decision home's knowledge of a transaction that has ended, or the reply to one of one home.
+/// The decision home's record of a transaction that has ended, or the answer to a transaction of
+/// one home.
 #[derive(Clone, Debug)]
 enum Ended {
     Aborted,
     Committed {
         commit: Box<Commit>,
-        /// The shard whose home has decided; `None` if it had prepared nothing.
+        /// The shard whose home has decided; `None` if that home had prepared nothing.
         shard: Option<ShardId>,
         /// Participants that have not confirmed the commit.
         waiting: BTreeSet<Address>,
-        /// Time when the commit was last sent to them.
+        /// Time when the commit was last sent to these participants.
         sent: Option<Monotonic>,
     },
     Executed(Executed),
@@ -75,7 +76,8 @@ pub(crate) struct Home {
     /// Assigned stamps of prepared transactions, by shard.
     assigned: BTreeMap<ShardId, BTreeSet<(Stamp, TransactionId)>>,
     records: BTreeMap<TransactionId, Ended>,
-    /// The smallest number for which each client may still send something.
+    /// For each client, the smallest number of a transaction about which it may still send
+    /// messages.
     oldest: BTreeMap<ClientId, u64>,
     parked: Vec<ParkedRead>,
     streams: Streams,
@@ -111,7 +113,7 @@ impl Context<'_> {
         Stamp(self.now.physical.0)
     }
 
-    /// Returns what this site has confirmed about its own homes; see `StoredAt::unread`.
+    /// Returns the stamp that this site has confirmed for its own homes; see `StoredAt::unread`.
     fn unread(&self) -> Stamp {
         let workers = self.config.topology.workers[self.site().index()];
         self.passed.unread(self.site(), usize::from(workers))
@@ -175,14 +177,14 @@ impl Home {
         !self.assigned.contains_key(&shard) && !store.hides(shard)
     }
 
-    /// Moves the clock on to the wall clock, and at least to a stamp on which something that is
-    /// stored depends, and makes it durable as a stamp that was reported.
+    /// Advances the clock to the wall clock, and at least to `at_least`, a stamp on which stored
+    /// data depends. Makes the clock durable, as after a reported stamp.
     pub(crate) fn report(&mut self, context: &mut Context<'_>, at_least: Stamp) {
         self.advance(context, context.clock().max(at_least));
     }
 
-    /// Takes over a shard whose former home has assigned no stamp above `last`, as far as its
-    /// writes are not lost.
+    /// Takes over a shard. Writes of the former home with stamps above `last` are lost, if there
+    /// are any.
     pub(crate) fn take_over(&mut self, context: &mut Context<'_>, last: Stamp, parts: Vec<Entry>) {
         self.advance(context, last);
         self.streams.push(parts);
@@ -194,7 +196,7 @@ impl Home {
         self.ceiling
     }
 
-    /// Returns whether something here ends only with time.
+    /// Returns whether something here depends on later ticks.
     pub(crate) fn waits(&self) -> bool {
         !self.prepared.is_empty() || !self.parked.is_empty() || !self.unconfirmed.is_empty()
     }
@@ -272,7 +274,8 @@ impl Home {
         context.out.send(from, body);
     }
 
-    /// Returns a key that another transaction has locked, itself or its shard.
+    /// Returns a key that another transaction has locked, or whose shard another transaction has
+    /// locked.
     fn locked<'k>(
         &self,
         context: &Context<'_>,
@@ -310,7 +313,7 @@ impl Home {
         self.note_prepared(context, tid, (writes, assigned, overwritten), decides);
     }
 
-    /// Adds a prepared transaction: its locks, and the stamps that it holds back.
+    /// Adds a prepared transaction: its locks, and the bound that it sets to shardstamps.
     fn note_prepared(
         &mut self,
         context: &Context<'_>,
@@ -334,7 +337,8 @@ impl Home {
         self.hold(tid, prepared);
     }
 
-    /// Locks the keys of a prepared transaction, and holds back the stamps of its shards.
+    /// Locks the keys of a prepared transaction, and keeps the shardstamps of its shards below its
+    /// stamp.
     fn hold(&mut self, tid: TransactionId, prepared: Prepared) {
         for shard in &prepared.shards {
             self.assigned.entry(*shard).or_default().insert((prepared.assigned, tid));
@@ -368,7 +372,7 @@ impl Home {
     fn settle(&mut self, context: &mut Context<'_>, tid: TransactionId, commit: Option<&Commit>) {
         let Some(prepared) = self.release(tid) else { return };
         // A PREPARE that arrived again after the commit was applied and forgotten has a stamp above
-        // it, because decisions move the clock. Its writes are here already.
+        // the commit stamp, because decisions advance the clock. The writes are here already.
         if let Some(commit) = commit
             && let Some(stamp) = commit.stamp_at(context.site())
         {

@@ -391,7 +391,7 @@ impl Occult {
     }
 
     /// Shows the writes of a shard here with a delay. Returns whether this worker has a replica of
-    /// it.
+    /// the shard.
     fn slow_down(&mut self, now: Now, shard: ShardId, delay: Duration) -> bool {
         if !self.config.is_mine(shard) {
             return false;
@@ -416,7 +416,8 @@ impl Occult {
         self.propose(Some(request), next);
     }
 
-    /// Ends what has expired, sends again what has no answer, and publishes progress.
+    /// Ends transactions and waits that have expired, repeats messages without an answer, and
+    /// publishes progress.
     fn on_tick(&mut self, now: Now) {
         self.with_home(now, |home, context| home.on_tick(context));
         self.with_gateway(now, |it, context| it.on_tick(context));
@@ -453,13 +454,13 @@ impl Machine for Occult {
                 }
                 let is_table = matches!(message.body, Body::Table(_) | Body::TableRequest);
                 if !is_table && !self.moving.knows_table() {
-                    // It would be filtered by homes that are only assumed.
+                    // Its validity depends on the homes, which are only assumed so far.
                     return;
                 }
                 self.note_epoch(from, message.epoch);
                 let is_ahead = message.epoch > self.homes.epoch();
                 if is_ahead && !is_table && self.config.has(Rule::Epochs) {
-                    // Its sender sends it again, or goes on without it.
+                    // The sender repeats the message, or continues without an answer.
                     self.out.rare(rare::DROPPED_AHEAD);
                     self.out.send(from, Body::TableRequest);
                 } else {

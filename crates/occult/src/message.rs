@@ -17,7 +17,7 @@ use crate::timestamp::CausalTimestamp;
 pub struct ClientId {
     /// The worker.
     pub address: Address,
-    /// Number of its start; a later one is greater.
+    /// Number of the worker's start; a later start has a greater number.
     pub incarnation: u64,
 }
 
@@ -67,7 +67,7 @@ pub struct Read {
     /// The transaction's own effect on the key so far.
     pub own: Option<Effect>,
     /// The shard's entry in the client's timestamp. A home answers once it can show all writes up
-    /// to it.
+    /// to this stamp.
     pub at_least: Stamp,
     /// Whether a replica that is not recent enough may wait before it answers.
     pub waits: bool,
@@ -97,10 +97,11 @@ pub struct Prepare {
     pub writes: Vec<(Key, Effect)>,
     /// The participant whose record decides.
     pub decision_home: Address,
-    /// One of the shards that the transaction writes there. If it is taken by force, its new home
-    /// decides.
+    /// One of the shards that the transaction writes at the decision home. If the shard is taken by
+    /// force, its new home decides.
     pub decision_shard: ShardId,
-    /// Smallest number for which the client may still send a message to this home.
+    /// Smallest number of a transaction about which the client may still send a message to this
+    /// home.
     pub oldest: u64,
 }
 
@@ -110,18 +111,19 @@ pub struct Prepare {
 pub struct Execute {
     /// The transaction.
     pub tid: TransactionId,
-    /// Number of times that it was sent before.
+    /// Number of times that the transaction was sent before.
     pub attempt: u32,
     /// The client's timestamp.
     pub timestamp: CausalTimestamp,
-    /// The shards that it has read, the shardstamps of the copies, and the number of moves that
-    /// each copy's worker had carried out.
+    /// The shards that the transaction has read, each with the shardstamp of the copy and the
+    /// number of moves that the copy's worker had carried out.
     pub reads: Vec<(ShardId, Stamp, u64)>,
     /// Operations that execute on the latest versions.
     pub operations: Vec<(Key, Op)>,
     /// Effects of operations that the client has executed on what it has read.
     pub writes: Vec<(Key, Effect)>,
-    /// Smallest number for which the client may still send a message to this home.
+    /// Smallest number of a transaction about which the client may still send a message to this
+    /// home.
     pub oldest: u64,
 }
 
@@ -132,20 +134,21 @@ pub enum Executed {
     Committed(Vec<Outcome>, CausalTimestamp),
     /// An operation failed; nothing has changed.
     Failed(Key, OpError),
-    /// A version that it overwrites depends on a write in this shard that its reads have missed, or
-    /// the shard has moved since its read.
+    /// The transaction's read in this shard has missed a write on which an overwritten version
+    /// depends, or the shard has moved since that read.
     Conflict(ShardId),
     /// Another transaction has locked this key. Nothing has changed.
     Locked(Key),
     /// The client's timestamp is too far ahead of the home's clock. Nothing has changed.
     Ahead,
-    /// The worker is not the home of a shard, or not yet. Nothing has changed.
+    /// The worker is not the home of a written shard, or has not received all of its data yet.
+    /// Nothing has changed.
     Moved,
 }
 
 impl Executed {
-    /// Returns whether the home executes no later attempt of the transaction, and answers it in the
-    /// same way.
+    /// Returns whether the result is final: the home executes no later attempt of the transaction,
+    /// and repeats this answer.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Executed::Committed(..) | Executed::Failed(..) | Executed::Conflict(_) => true,
@@ -157,8 +160,8 @@ impl Executed {
 /// A transaction, and the contents of its commit.
 pub type DecidedCommit = (TransactionId, Box<Commit>);
 
-/// A transaction with the contents of its commit, the home that has decided it, and one of the
-/// shards that it has written there.
+/// The home that has decided a transaction, one of the shards that the transaction has written
+/// there, the transaction, and the contents of its commit.
 pub type DecidedOf = (Address, ShardId, TransactionId, Box<Commit>);
 
 /// A group of writes that a home shows in one step: all writes of a shard with one stamp.
@@ -168,11 +171,12 @@ pub struct Entry {
     pub shard: ShardId,
     /// The stamp.
     pub stamp: Stamp,
-    /// Keys and effects, and the timestamp of the versions that they make.
+    /// Keys with their effects, and the timestamps of the new versions.
     pub writes: Vec<(Key, Effect, CausalTimestamp)>,
     /// Transactions of several homes that this home has decided to commit with these writes.
     pub decided: Vec<DecidedCommit>,
-    /// A part of the data of a shard that this home has taken over; the entry has no writes.
+    /// A part of the data of a shard that this home has taken over. An entry with such a part has
+    /// no writes.
     pub takeover: Option<Box<Takeover>>,
 }
 
@@ -185,9 +189,9 @@ pub struct Takeover {
     pub from: SiteId,
     /// The greatest stamp of the former home's writes that are not lost.
     pub last: Stamp,
-    /// For this move and earlier ones of the shard that were forced: the number, and the greatest
-    /// stamp of the former home's writes that are not lost. Copies that have not taken that move's
-    /// data must drop later ones. Only in the first part.
+    /// The forced moves of the shard so far: the number of each, and the greatest stamp of the
+    /// former home's writes that are not lost. A copy that has not taken the data of such a move
+    /// must drop writes with greater stamps. Only the first part contains the losses.
     pub losses: Vec<(u64, Stamp)>,
     /// Versions of keys.
     pub copies: Vec<Copied>,
@@ -202,8 +206,8 @@ pub struct Table {
     pub founders: u8,
     /// All moves, in order.
     pub moves: Vec<Move>,
-    /// For shards that have moved: the number of the move from a former home, and the greatest
-    /// stamp of this home's writes that are not lost.
+    /// For each move of a shard from a former home: the shard, the number of the move, and the
+    /// greatest stamp of the former home's writes that are not lost.
     pub lasts: Vec<(ShardId, u64, Stamp)>,
 }
 
@@ -244,7 +248,7 @@ pub struct Handover {
 pub struct Batch {
     /// Number of moves that the home has carried out.
     pub epoch: u64,
-    /// Start of the home's process. Positions of another start have no meaning in this one.
+    /// Start of the home's process. A position is valid in the stream of one start only.
     pub start: u64,
     /// Position in the stream before these entries.
     pub after: u64,
@@ -253,7 +257,8 @@ pub struct Batch {
     pub end: u64,
     /// The entries, in the order in which the home has shown them.
     pub entries: Vec<Entry>,
-    /// The home's progress after these entries, if no further ones follow in another batch.
+    /// The home's progress after these entries; `None` if another batch with further entries
+    /// follows.
     pub progress: Option<Progress>,
 }
 
@@ -275,8 +280,8 @@ pub struct StoredAt {
     pub site: SiteId,
     /// The site stores all writes of the home up to this stamp.
     pub stored: Stamp,
-    /// No transaction of the site's clients depends on a read of this home's site below this stamp,
-    /// which all replicas have passed.
+    /// All replicas have passed this stamp. In the shards of this home's site, no open transaction
+    /// of the site's clients has read a copy with a smaller shardstamp.
     pub unread: Stamp,
 }
 
@@ -291,8 +296,8 @@ pub struct Stored {
     pub through: Stamp,
     /// See [`StoredAt::unread`].
     pub unread: Stamp,
-    /// Whether the replica lacks entries, and requests them. It receives copies if the home does
-    /// not have these entries any more.
+    /// Whether the replica requests entries that it lacks. A home that does not keep them any more
+    /// sends copies.
     pub asks: bool,
 }
 
@@ -310,8 +315,8 @@ pub struct CopyRequest {
 pub struct Copies {
     /// Start of the home's process.
     pub start: u64,
-    /// Position of the stream at which the home made these copies. A replica continues at the
-    /// position of the first group.
+    /// Position of the stream when the home made these copies. After the last group, a replica
+    /// continues at the position of the first group.
     pub position: u64,
     /// The last key of the previous group, as the request named it.
     pub after: Option<Key>,
@@ -321,7 +326,7 @@ pub struct Copies {
     pub epoch: u64,
     /// In the first group: shards that the home has taken over.
     pub taken: Vec<Taken>,
-    /// Whether these are the last ones.
+    /// Whether these are the last copies.
     pub last: bool,
 }
 
@@ -357,8 +362,8 @@ pub type Output = solera_machine::Output<Message, Response, Event, Infallible, Q
 /// A question to UniStore.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
-    /// Is this the move with this number? A strong transaction stores it, unless another move has
-    /// the number.
+    /// Proposes a move with a number. A strong transaction stores the move, unless the number
+    /// belongs to another move.
     Propose {
         /// The number.
         number: u64,
@@ -391,8 +396,8 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// Number of moves of homes that the sender has carried out. A receiver that has carried out
-    /// fewer drops the message, because it would misread timestamps: it counts the stamps of a
-    /// moved shard to another site.
+    /// fewer moves drops the message, because it would attribute the stamps of a moved shard to the
+    /// wrong site.
     pub epoch: u64,
     /// The contents.
     pub body: Body,
@@ -428,15 +433,15 @@ pub enum Body {
     Resolve(TransactionId),
     /// Client to home: executes a transaction of one home.
     Execute(Execute),
-    /// The answer to the attempt with this number. The client may give up only if it has sent no
-    /// later one, which may succeed.
+    /// The answer to the attempt with this number. The client may give up only after the answer to
+    /// its last attempt, because a later attempt may succeed.
     Executed(TransactionId, u32, Executed),
-    /// Client to every worker that has records of it: the smallest number for which the client may
-    /// still send messages.
+    /// Client to every worker that may have records of its transactions: the smallest number of a
+    /// transaction about which the client may still send messages.
     Oldest(ClientId, u64),
     /// Home to replica: a part of the stream.
     Batch(Batch),
-    /// Replica to home: how far it has come.
+    /// Replica to home: the replica's progress.
     Stored(Stored),
     /// Replica to home: a client waits for the home's progress, so the home must publish it now.
     Wanted,
@@ -444,10 +449,10 @@ pub enum Body {
     CopyRequest(CopyRequest),
     /// Home to replica: the copies.
     Copies(Copies),
-    /// Worker to another one of its site: what it knows about the stamps of each site's homes,
-    /// and whether clients use it.
+    /// Worker to another worker of its site: for each site's homes, the stamps that replicas have
+    /// passed; and whether clients use the sender.
     Passed(Vec<Passing>, bool),
-    /// Home to client: the worker is not the home of a written shard, so it prepares nothing.
+    /// Worker to client: the worker is not the home of a written shard, and has prepared nothing.
     Moved(TransactionId),
     /// Any worker to any other one: the agreed homes.
     Table(Box<Table>),

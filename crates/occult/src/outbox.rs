@@ -17,7 +17,7 @@ pub(crate) struct Outbox {
 /// An output.
 #[derive(Debug)]
 pub(crate) enum Out {
-    /// What follows must not leave before this is durable.
+    /// Later outputs must not leave before this record is durable.
     Record(Box<Record>),
     Send(Address, Body),
     Reply(RequestId, Response),

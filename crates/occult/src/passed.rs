@@ -1,12 +1,12 @@
-//! What every replica has passed, so that no reader can miss it any more, and timestamps need not
-//! contain it.
+//! Stamps that every replica has passed. No reader can miss writes up to them any more, so
+//! timestamps need not contain them.
 //!
 //! Two steps are needed for the stamps of a site's homes:
 //!
 //! 1. All replicas at all sites show all writes up to a stamp. Then each later read of these shards
 //!    returns a shardstamp that is at least as great.
-//! 2. At each site, every transaction that has read these shards before has ended, or has got such
-//!    a shardstamp. Otherwise the transaction's validation would miss the dependency.
+//! 2. At each site, every open transaction that has read these shards has got such a shardstamp.
+//!    Otherwise the transaction's validation would miss the dependency.
 //!
 //! Then a dependency on a write up to the stamp cannot cause a stale read or an abort any more.
 
@@ -18,28 +18,28 @@ use solera_time::SiteId;
 use crate::shard::{Homes, STAMP_END, Stamp};
 use crate::timestamp::CausalTimestamp;
 
-/// A stamp that delays nothing.
+/// Stamp of a worker or a transaction that sets no limit.
 pub(crate) const NO_LIMIT: Stamp = Stamp(STAMP_END - 1);
 
-/// What a worker knows about the stamps of one site's homes.
+/// A worker's report about the stamps of one site's homes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passing {
     /// The site.
     pub site: SiteId,
-    /// All replicas that the worker knows show all writes up to this stamp.
+    /// All replicas of the worker's shards show all writes of these homes up to this stamp.
     pub shown: Stamp,
-    /// No transaction of the worker's clients depends on a read below this stamp. All replicas of
-    /// the cluster have passed it.
+    /// All replicas of the cluster have passed this stamp, and no open transaction of the worker's
+    /// clients has read a copy below it.
     pub unread: Stamp,
 }
 
-/// The reports of the workers of this site, and what follows from those of all sites.
+/// The reports of the workers of this site, and the stamps that all sites have confirmed.
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
     of_workers: BTreeMap<u8, Vec<Passing>>,
-    /// What this worker has confirmed for each site; see [`Passing::unread`].
+    /// The stamp that this worker has confirmed for each site; see [`Passing::unread`].
     unread: BTreeMap<SiteId, Stamp>,
-    /// For each site, the stamp that needs no dependencies any more.
+    /// For each site, the stamp up to which timestamps need no entries any more.
     over: BTreeMap<SiteId, Stamp>,
 }
 
@@ -49,8 +49,8 @@ impl Passed {
         self.of_workers.insert(worker, report);
     }
 
-    /// Returns the least of a number that all `workers` of this site have reported about a site.
-    /// Returns zero until all of them have reported.
+    /// Returns the least stamp that the `workers` of this site have reported about a site; zero
+    /// until all of them have reported.
     fn least(&self, site: SiteId, workers: usize, of: impl Fn(&Passing) -> Stamp) -> Stamp {
         if self.of_workers.len() < workers {
             return Stamp::ZERO;
@@ -67,7 +67,7 @@ impl Passed {
         self.least(site, workers, |passing| passing.shown)
     }
 
-    /// Returns a stamp below which no transaction of this site's clients has read.
+    /// Returns a stamp below which no open transaction of this site's clients has read.
     pub(crate) fn unread(&self, site: SiteId, workers: usize) -> Stamp {
         self.least(site, workers, |passing| passing.unread)
     }
@@ -77,8 +77,8 @@ impl Passed {
         self.unread.get(&site).copied().unwrap_or_default()
     }
 
-    /// Confirms that no transaction of this worker's clients depends on a read below a stamp that
-    /// all replicas have passed.
+    /// Confirms a stamp that all replicas have passed: no open transaction of this worker's clients
+    /// has read a copy below it.
     pub(crate) fn confirm(&mut self, site: SiteId, stamp: Stamp) {
         let known = self.unread.entry(site).or_default();
         *known = stamp.max(*known);
@@ -90,8 +90,8 @@ impl Passed {
         *known = stamp.max(*known);
     }
 
-    /// Forgets the reports, because other sites store the data now. What is over stays over: a site
-    /// that joins takes copies which are newer.
+    /// Forgets the reports, because other sites store the data now. The stamps that all sites have
+    /// confirmed stay valid: a site that joins takes newer copies.
     pub(crate) fn clear_reports(&mut self) {
         self.of_workers.clear();
     }
@@ -101,7 +101,7 @@ impl Passed {
         *self = Passed::default();
     }
 
-    /// Removes from a timestamp what needs no dependencies any more.
+    /// Removes from a timestamp the entries that are not needed any more.
     pub(crate) fn forget(&self, timestamp: &mut CausalTimestamp, homes: &Homes) {
         if self.over.is_empty() || timestamp.is_empty() {
             return;

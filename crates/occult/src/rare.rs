@@ -5,7 +5,7 @@ solera_machine::rare_paths! {
     COPIES = "occult: a replica was filled with copies";
     /// A read at a home waits for a transaction that the client may have seen.
     WAITED_AT_HOME = "occult: a read at a home waited for a decision";
-    /// A decision home ends a transaction whose client does not.
+    /// A decision home aborts a transaction that its client has not ended.
     RESOLVED = "occult: a decision home ended an expired prepare";
     /// A client commits after the decision home has aborted.
     LATE_COMMIT = "occult: a late commit was refused";

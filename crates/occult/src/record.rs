@@ -29,15 +29,15 @@ pub enum Record {
         overwritten: CausalTimestamp,
         /// The participant whose record decides.
         decision_home: Address,
-        /// One of the shards that it writes there.
+        /// One of the shards that the transaction writes at the decision home.
         decision_shard: ShardId,
         /// Number of moves of homes that this worker had carried out before.
         epoch: u64,
     },
     /// A participant has learned the decision.
     Ended(TransactionId, Decision),
-    /// The decision home has decided. The commit point, if it commits. With the participants, and
-    /// with the shard whose home has decided.
+    /// The decision home has decided; for a commit, this record is the commit point. Contains the
+    /// participants, and the shard whose home has decided.
     Decided(TransactionId, Decision, Vec<Address>, Option<ShardId>),
     /// A participant has confirmed a commit to the decision home.
     Applied(TransactionId, Address),
@@ -93,14 +93,16 @@ pub struct Rest {
     pub records: Vec<Record>,
     /// Writes that are committed but not shown.
     pub hidden: Vec<(ShardId, Stamp, Key, Effect, CausalTimestamp)>,
-    /// The decisions of this worker's homes that go to the replicas when these writes are shown.
+    /// Decisions of this worker's homes. The replicas receive them when the hidden writes are
+    /// shown.
     pub hidden_decisions: Vec<(ShardId, Stamp, DecidedCommit)>,
     /// For each home's stream: its start, the replica's position in it, and whether the replica has
-    /// once had everything.
+    /// ever had everything that the home had shown.
     pub positions: Vec<(Address, u64, u64, bool)>,
     /// The agreed homes; `None` if the worker does not know them yet.
     pub table: Option<Table>,
-    /// Shards that have moved, and the number of the last move after which their data is complete.
+    /// Shards that have moved, each with the number of the last move after which its data here is
+    /// complete.
     pub taken: Vec<(ShardId, u64)>,
     /// Decisions that came with writes of other homes.
     pub decided: Vec<DecidedOf>,

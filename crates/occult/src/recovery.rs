@@ -72,7 +72,7 @@ impl Occult {
             Record::Took { shard, number, last } => self.took(now, shard, number, last),
             record => self.with_home(now, |home, context| home.recover(context, record)),
         }
-        // What this step sent was sent before the restart, or its sender repeats it.
+        // The messages of this step were sent before the restart, or their sender repeats them.
         self.out = Outbox::default();
     }
 

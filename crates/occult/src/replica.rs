@@ -58,7 +58,8 @@ impl Context<'_> {
         self.store.missing().all(|shard| home_of(shard) != home)
     }
 
-    /// Returns what this site has confirmed about the homes of a site.
+    /// Returns the stamp that this site has confirmed for a site's homes: no open transaction of
+    /// this site's clients has read a copy below it.
     fn unread(&self, site: SiteId) -> Stamp {
         let workers = self.config.topology.workers[self.config.address.site.index()];
         self.passed.unread(site, usize::from(workers))
@@ -80,7 +81,8 @@ impl Replica {
         }
     }
 
-    /// Returns the shardstamp that a home's stream alone gives.
+    /// Returns the shardstamp of a copy according to the home's stream alone, without regard to
+    /// moves.
     pub(crate) fn shown_by(&self, home: Address, shard: ShardId) -> Stamp {
         let shown = self.streams.get(&home).map_or(Stamp::ZERO, |stream| stream.shown(shard));
         self.slow.shown(home, shard).map_or(shown, |late| late.min(shown))
@@ -118,10 +120,11 @@ impl Replica {
         self.streams.values_mut().for_each(Stream::forget_stored);
     }
 
-    /// Reads a key at this replica (List. 2 l. 10–12; Fig. 4 l. 15–17). The client checks whether
-    /// the version is recent enough. If it is not, the read may wait for the home's next batch.
-    /// Stamps are times, so their difference is about the time until the replica is recent enough.
-    /// A read that would wait in vain is answered at once, and its client goes to the home.
+    /// Reads a key at this replica (List. 2 l. 10–12; Fig. 4 l. 15–17). If the copy is not as
+    /// recent as the client requires, the read may wait here for the home's next batch. In any case
+    /// the client checks the answer. Stamps are times, so their difference is about the time until
+    /// the replica is recent enough. A read that would wait in vain is answered at once, and its
+    /// client goes to the home.
     pub(crate) fn on_read(
         &mut self,
         context: &mut Context<'_>,
@@ -188,7 +191,7 @@ impl Replica {
     pub(crate) fn on_batch(&mut self, context: &mut Context<'_>, from: Address, mut batch: Batch) {
         self.drop_outdated(context, from, &mut batch);
         if batch.epoch < context.homes.epoch() {
-            // What the home reports is not about the shards that it has now.
+            // This progress is not about the shards that the home has now.
             batch.progress = None;
         }
         let in_order = context.config.has(Rule::InOrder);
@@ -225,8 +228,8 @@ impl Replica {
         self.answer_parked(context, Some(from));
     }
 
-    /// Drops the entries of shards whose home is another site, and those from a time before the
-    /// home's last takeover of their shard. What they contain comes with the last takeover.
+    /// Drops entries of shards whose home is another site, and entries that precede the home's last
+    /// takeover of their shard. The takeover contains the writes of the latter.
     fn drop_outdated(&self, context: &Context<'_>, from: Address, batch: &mut Batch) {
         let homes = context.homes;
         let completes = |entry: &Entry| {
@@ -239,7 +242,8 @@ impl Replica {
         batch.entries.retain(|entry| {
             let (place, shard) = (places.next(), entry.shard);
             let is_valid = match ends.get(&shard) {
-                // A batch may arrive again, when the replica has what the takeover in it brings.
+                // A batch may arrive again when the replica already has the data of the takeover
+                // that the batch contains.
                 Some(end) => place > Some(*end),
                 None => context.store.is_current(shard, homes) || self.slow.takes_over(shard, from),
             };
@@ -267,8 +271,7 @@ impl Replica {
         context.out.send(home, Body::Stored(stored));
     }
 
-    /// Shows the writes of a shard, which this home sends, with a delay from now on; without one if
-    /// it is zero.
+    /// From now on, shows what this home sends for a shard only after `delay`. Zero ends the delay.
     pub(crate) fn slow_down(
         &mut self,
         context: &mut Context<'_>,
@@ -282,7 +285,7 @@ impl Replica {
         self.answer_parked(context, None);
     }
 
-    /// Applies what was delayed and is due.
+    /// Applies delayed writes that are due.
     pub(crate) fn apply_due(&mut self, context: &mut Context<'_>) {
         self.slow.apply_due(context.now, context.store, context.homes);
     }
@@ -297,15 +300,15 @@ impl Replica {
         self.decided.add_all(from, &batch);
         let stream = self.streams.entry(from).or_default();
         if stream.start != batch.start {
-            // Positions of another start have no meaning in this one.
+            // A position is valid in the stream of one start only.
             (stream.start, stream.position) = (batch.start, batch.after);
         }
         stream.apply(store, batch);
     }
 
-    /// Takes copies of the versions that this replica may lack, and requests the next ones. They
-    /// may be newer than its shardstamps. A reader then finds that the version's own entry exceeds
-    /// the shardstamp, and reads again.
+    /// Takes copies of the versions that this replica may lack, and requests the next ones. The
+    /// copies may be newer than the replica's shardstamps. A reader then finds that the version's
+    /// own entry exceeds the shardstamp, and reads again.
     pub(crate) fn on_copies(&mut self, context: &mut Context<'_>, from: Address, copies: Copies) {
         let stream = self.streams.entry(from).or_default();
         if !stream.expects(&copies) {
@@ -368,13 +371,14 @@ impl Replica {
         all.map(|(home, of, tid, commit)| (home, of, tid, Box::new(commit.clone()))).collect()
     }
 
-    /// Returns those that came with writes of a shard, and the home of each.
+    /// Returns the decisions that came with writes of a shard, and the home of each.
     pub(crate) fn decided_in(&self, shard: ShardId) -> Vec<(Address, TransactionId, Box<Commit>)> {
         let here = self.decided.all().filter(|(_, of, ..)| *of == shard);
         here.map(|(home, _, tid, commit)| (home, tid, Box::new(commit.clone()))).collect()
     }
 
-    /// Returns the commit of a transaction that was decided with writes of a shard.
+    /// Returns the commit of a transaction whose decision came with writes of this shard, if the
+    /// replica has it.
     pub(crate) fn commit_of(&self, shard: ShardId, tid: TransactionId) -> Option<&Commit> {
         self.decided.find(shard, tid)
     }

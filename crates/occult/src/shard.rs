@@ -94,7 +94,7 @@ pub struct FormerHome {
     pub number: u64,
     /// The greatest stamp of the shard's writes there that are not lost; `None` while unknown.
     pub last: Option<Stamp>,
-    /// Whether later writes may have been lost.
+    /// Whether writes with greater stamps may be lost.
     pub forced: bool,
 }
 
@@ -107,7 +107,8 @@ pub(crate) struct ForcedMove {
     pub(crate) site: SiteId,
     /// The greatest stamp of this home's writes that are not lost; `None` while unknown.
     pub(crate) last: Option<Stamp>,
-    /// Whether a later move has ended this one before it was known what is lost. All may be lost.
+    /// Whether a later move has ended this one before its losses were known. All of the home's
+    /// writes may be lost.
     replaced: bool,
 }
 
@@ -118,12 +119,12 @@ impl ForcedMove {
     }
 }
 
-/// What a former home of some shards has assigned.
+/// Stamps that a former home has assigned in the shards of a present home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Inherited {
-    /// The greatest last stamp of such a shard.
+    /// The greatest of the shards' last stamps.
     last: Stamp,
-    /// Number of such shards whose last stamp is not known yet.
+    /// Number of these shards whose last stamp is not known yet.
     unknown: usize,
 }
 
@@ -149,9 +150,10 @@ pub struct Homes {
     safe: BTreeMap<(u64, SiteId), Stamp>,
     /// The shards that were taken by force, and of which it is not known yet what is lost.
     undecided: BTreeSet<ShardId>,
-    /// For each home and each former home of its shards: what the former one has assigned.
+    /// For each home and each former home of its shards: the stamps that the former home has
+    /// assigned.
     inherited: BTreeMap<(SiteId, SiteId), Inherited>,
-    /// Whether the stamps that former homes have assigned do not count: a fault, for tests.
+    /// Whether stamps of former homes are ignored: a fault for tests.
     without_former_stamps: bool,
 }
 
@@ -175,7 +177,7 @@ impl Homes {
         homes
     }
 
-    /// Leaves the stamps that former homes have assigned out of account, for a test.
+    /// Ignores the stamps that former homes have assigned, for a test.
     pub(crate) fn without_former_stamps(self) -> Homes {
         Homes { without_former_stamps: true, ..self }
     }
@@ -205,7 +207,8 @@ impl Homes {
         self.epoch
     }
 
-    /// Returns the number of the move that made the present home one; 0 for the first home.
+    /// Returns the number of the move by which the shard got its present home; 0 for the first
+    /// home.
     pub fn moved_by(&self, shard: ShardId) -> u64 {
         self.changes(shard).last().map_or(0, |change| change.number)
     }
@@ -226,7 +229,7 @@ impl Homes {
         self.former.get(&shard).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the former homes of a shard, whose stamps count for the shard's stamp.
+    /// Returns the former homes of a shard whose stamps a timestamp takes into account.
     pub(crate) fn former_stamps(&self, shard: ShardId) -> &[FormerHome] {
         if self.without_former_stamps { &[] } else { self.former(shard) }
     }
@@ -240,7 +243,8 @@ impl Homes {
             let home = self.home(shard);
             let from = match next.from {
                 Some(only) if only == home => home,
-                // An earlier move of the shard waits for the site, and later ones for that move.
+                // An earlier move of the shard waits for the site, and later moves wait for that
+                // move.
                 Some(only) if next.forced && self.waits_for(shard, only) => only,
                 Some(_) => continue,
                 None => home,
@@ -286,8 +290,9 @@ impl Homes {
         })
     }
 
-    /// Notes the homes that a shard leaves in the present move: its home, and the home that may not
-    /// have handed it over yet, if there is one. Only the latter loses writes in a forced move.
+    /// Notes the homes that a shard leaves in the present move: `home`, and `from` if this is
+    /// another site, which may not have handed the shard over yet. Only `from` loses writes in a
+    /// forced move.
     fn note_former(&mut self, shard: ShardId, (home, from): (SiteId, SiteId), forced: bool) {
         let number = self.epoch;
         let former = self.former.entry(shard).or_default();
@@ -325,9 +330,9 @@ impl Homes {
         }
     }
 
-    /// Notes the greatest stamp of a shard's writes that its new home has taken over in a move. Of
-    /// a home that has become one again, and has handed the shard over once more, only losses count
-    /// still. Returns whether that is new.
+    /// Notes the greatest stamp of a shard's writes that its new home has taken over in a move. If
+    /// the former home has become the home again and has handed the shard over once more, only the
+    /// losses of this move still count. Returns whether anything has changed.
     pub fn note_last(&mut self, shard: ShardId, number: u64, last: Stamp) -> bool {
         let mut is_new = false;
         let former = self.former.get_mut(&shard).into_iter().flatten();
@@ -363,7 +368,7 @@ impl Homes {
         is_new
     }
 
-    /// Finds the stamp again up to which a move has lost no write of a site's homes.
+    /// Computes again the stamp up to which a move has lost no write of a site's homes.
     fn find_safe(&mut self, number: u64, site: SiteId) {
         let forced = self.forced.values().flatten();
         let of_move = forced.filter(|forced| forced.number == number && forced.site == site);
@@ -374,8 +379,8 @@ impl Homes {
         }
     }
 
-    /// Returns, for shards that have moved: the number of the move from a former home, and the
-    /// greatest stamp of this home's writes that are not lost.
+    /// Returns, for each move of a shard from a former home: the shard, the number of the move, and
+    /// the greatest stamp of the former home's writes that are not lost.
     pub(crate) fn lasts(&self) -> BTreeSet<(ShardId, u64, Stamp)> {
         let former = self
             .former
@@ -388,7 +393,7 @@ impl Homes {
         known.filter_map(|(shard, number, last)| Some((shard, number, last?))).collect()
     }
 
-    /// Returns the moves that have taken a shard by force after this number of moves.
+    /// Returns the moves with numbers above `epoch` that have taken a shard by force.
     pub(crate) fn forced(&self, shard: ShardId, epoch: u64) -> impl Iterator<Item = &ForcedMove> {
         let forced = self.forced.get(&shard).into_iter().flatten();
         forced.filter(move |forced| forced.number > epoch)
@@ -400,8 +405,8 @@ impl Homes {
         self.forced(shard, 0).filter_map(|forced| Some((forced.number, forced.last?))).collect()
     }
 
-    /// Returns the stamp of a site's homes up to which no write was lost after this number of
-    /// moves; `None` if no home of the site was taken by force since.
+    /// Returns the stamp of a site's homes up to which no move with a number above `epoch` has lost
+    /// a write; `None` if no such move has taken a home of the site by force.
     pub(crate) fn safe(&self, site: SiteId, epoch: u64) -> Option<Stamp> {
         let later = self.safe.range((epoch + 1, SiteId(0))..);
         later.filter(|((_, of), _)| *of == site).map(|(_, safe)| *safe).min()

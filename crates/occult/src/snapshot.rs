@@ -4,17 +4,18 @@
 //! reader makes at all workers of its site:
 //!
 //! 1. *Mark.* From now on, the worker keeps the versions that are overwritten. It returns the
-//!    greatest stamps on which anything here depends, those of the writes that its clients have
-//!    been told of, and the clock of its homes. It confirms no stamps as passed
-//!    ([`passed`](crate::passed)) until step 3, so that no timestamp loses an entry that counts.
+//!    greatest stamps on which anything here depends, the stamps of the writes that it has
+//!    acknowledged to its clients, and the clock of its homes. It confirms no stamps as passed
+//!    ([`passed`](crate::passed)) until step 3, so that no timestamp loses an entry that the
+//!    snapshot needs.
 //! 2. *Poll.* The worker returns, for each site, the stamp up to which all copies here show the
 //!    writes of the site's homes. The reader repeats this until the least of these stamps, over all
 //!    workers, have reached the marks.
-//! 3. *Fix.* These least stamps are the snapshot. It contains each version whose timestamp is not
-//!    above them. All versions of one transaction have the same timestamp, so that it contains the
-//!    transaction as a whole or not at all. A timestamp contains those of everything on which the
-//!    version depends, so that the snapshot contains this, too. All of these versions are here,
-//!    because the copies show all writes up to these stamps.
+//! 3. *Fix.* These least stamps are the bounds of the snapshot. The snapshot contains each version
+//!    whose timestamp is not above them. All versions of one transaction have the same timestamp,
+//!    so the snapshot contains the transaction as a whole or not at all. The timestamp of a version
+//!    is at least that of every version on which it depends, so the snapshot contains these, too.
+//!    All of these versions are here, because the copies show all writes up to the bounds.
 //!
 //! No other site takes part, and no client waits.
 
@@ -31,8 +32,7 @@ use crate::version::Version;
 
 /// Number of snapshots that a worker holds at a time.
 pub(crate) const MOST: usize = 4;
-/// Time for which a snapshot may stay without its last step, because timestamps are not shortened
-/// until then.
+/// Longest time between MARK and FIX. Timestamps are not shortened meanwhile.
 const TO_FIX: Duration = Duration::from_secs(20);
 
 /// The greatest stamp of each site's homes; of all homes, if timestamps do not distinguish sites.
@@ -41,15 +41,15 @@ pub type Peaks = BTreeMap<Option<SiteId>, Stamp>;
 /// A step of a reader of a snapshot. The reader chooses the number `id`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SnapshotStep {
-    /// Begins a snapshot, in place of an earlier one with this number. It is dropped after some
-    /// time, in milliseconds.
+    /// Begins a snapshot, in place of an earlier one with this number. The worker drops the
+    /// snapshot after some time.
     Mark {
         /// The snapshot.
         id: u64,
-        /// Time in milliseconds.
+        /// Time until the worker drops the snapshot, in milliseconds.
         lasts_ms: u64,
     },
-    /// Asks how far the copies here show the writes of homes. The homes here move their clocks on
+    /// Asks how far the copies here show the writes of homes. The homes here advance their clocks
     /// to these marks.
     Poll {
         /// The snapshot.
@@ -57,13 +57,13 @@ pub enum SnapshotStep {
         /// The greatest stamps that the workers have returned.
         marks: Peaks,
     },
-    /// Ends the beginning.
+    /// Fixes the snapshot.
     Fix {
         /// The snapshot.
         id: u64,
-        /// For each site, the stamp up to which the snapshot contains its writes: the least one of
-        /// all polls; the mark for a site that is no home any more. For all sites together, the
-        /// least of the polls.
+        /// For each site, the stamp up to which the snapshot contains the site's writes: the least
+        /// stamp of the polls, or the mark if the site is no home any more. For `None`, the least
+        /// stamp of the polls for all sites.
         shown: Peaks,
     },
     /// Reads some keys of a partition.
@@ -87,8 +87,8 @@ pub enum SnapshotStep {
 pub enum SnapshotAnswer {
     /// Answer to MARK.
     Marked(Peaks),
-    /// Answer to MARK: homes of this site have not reported since the worker started. It may lack
-    /// writes that its clients have been told of before.
+    /// Answer to MARK: homes of this site have not reported since the worker started. The worker
+    /// may lack writes that it has acknowledged before.
     Unheard(SiteId),
     /// Answer to POLL: the stamp for each site that is a home of shards here.
     Shown(BTreeMap<SiteId, Stamp>),
@@ -96,7 +96,7 @@ pub enum SnapshotAnswer {
     Arriving,
     /// Answer to FIX and DROP.
     Done,
-    /// A page: keys with their contents, and the last key if others follow.
+    /// A page: keys with their contents, and the last key if more keys follow.
     Page(Vec<(Key, Outcome)>, Option<Key>),
     /// There is no such snapshot: it took too long, the worker has restarted, or has taken copies
     /// since MARK.
@@ -137,8 +137,8 @@ impl Beginning {
         }
     }
 
-    /// Returns a site of whose writes some are below the marks and are not shown by all copies;
-    /// `None` if the snapshot can be fixed.
+    /// Returns a site with writes below the marks that some copy does not show yet; `None` if the
+    /// snapshot can be fixed.
     pub fn behind(&self) -> Option<SiteId> {
         self.marks.iter().find_map(|(site, mark)| {
             let is_behind = |site: &SiteId| self.least.get(site).is_some_and(|shown| shown < mark);
@@ -197,8 +197,8 @@ pub(crate) fn raise(known: &mut Peaks, others: impl IntoIterator<Item = (Option<
 }
 
 impl Snapshots {
-    /// Notes the greatest stamps of the timestamp of a version that is shown now, or of a home that
-    /// may have written before this worker started.
+    /// Adds the greatest stamps in the timestamp of a version that is shown now, or the clock of a
+    /// home that may have written before this worker started.
     pub(crate) fn note_peaks(&mut self, peaks: impl IntoIterator<Item = (Option<SiteId>, Stamp)>) {
         raise(&mut self.peaks, peaks);
     }
@@ -221,8 +221,8 @@ impl Snapshots {
         }
     }
 
-    /// Drops the snapshots that are not fixed, because a version arrives as a copy. The versions
-    /// before it, which such a snapshot may need, do not arrive.
+    /// Drops the snapshots that are not fixed, because a version arrives as a copy. Earlier
+    /// versions of the key, which such a snapshot may need, do not arrive.
     pub(crate) fn drop_beginning(&mut self) {
         self.open.retain(|_, snapshot| matches!(snapshot.stage, Stage::Fixed(_)));
     }

@@ -24,8 +24,8 @@ struct Hidden {
     dependencies: Dependencies,
 }
 
-/// Function that removes from a timestamp what no reader can miss any more. It also gets whether
-/// the key is deleted.
+/// Function that removes from a timestamp what no reader can miss any more. Its second argument is
+/// whether the key is deleted.
 pub(crate) type Forget<'a> = &'a dyn Fn(&mut CausalTimestamp, bool);
 
 /// The keys of a worker's shards. A deleted key keeps its version for as long as readers depend on
@@ -295,7 +295,7 @@ impl Store {
         self.keys -= keys;
     }
 
-    /// Drops the versions of a shard that were lost in forced moves before which the data here was
+    /// Drops the versions of a shard that were lost in forced moves since the data here was
     /// written.
     pub(crate) fn drop_lost(&mut self, shard: ShardId, losses: &[(u64, Stamp)]) {
         let taken = self.taken_by(shard);
@@ -336,7 +336,7 @@ impl Store {
         }
     }
 
-    /// Prepares the snapshots for another version of a key, which has this timestamp.
+    /// Keeps a key's version for open snapshots before a version with this timestamp replaces it.
     fn keep_old(&mut self, shard: ShardId, key: &Key, timestamp: &CausalTimestamp) {
         self.snapshots.note_peaks(timestamp.peaks());
         let version = self.shards.get(&shard).and_then(|versions| versions.get(key));
@@ -376,8 +376,8 @@ impl Store {
     }
 
     /// Returns copies of versions in the order of shards and keys: those after `after`, of shards
-    /// that `of` accepts, with stamps above `above`. At most `keys` versions, and fewer if they are
-    /// large. Also returns whether they are the last ones.
+    /// that `of` accepts, with stamps above `above`. Returns at most `keys` versions, fewer if they
+    /// are large, and whether they are the last ones.
     pub(crate) fn copies(
         &self,
         after: Option<&(ShardId, Key)>,

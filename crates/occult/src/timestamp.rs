@@ -26,8 +26,8 @@ pub enum Scheme {
     /// As [`Scheme::Temporal`], with this many entries for each site that is the home of some
     /// shard.
     PerSite(u16),
-    /// No entries, so that no read is called stale and no transaction fails its validation: not
-    /// Occult but eventual consistency, the baseline of the experiments (§8.1).
+    /// No entries: no read is stale, and no transaction fails its validation. This is eventual
+    /// consistency, the baseline of the experiments (§8.1).
     None,
 }
 
@@ -38,8 +38,9 @@ impl Scheme {
     }
 }
 
-/// A causal timestamp: for each shard, the stamp of the last write in it that its owner depends on
-/// (§4.2). Compression may report a greater stamp, never a smaller one.
+/// A causal timestamp of a session or a value, its owner: for each shard, the stamp of the last
+/// write in the shard on which the owner depends (§4.2). A compressed timestamp may have a greater
+/// stamp, never a smaller one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CausalTimestamp {
     scheme: Scheme,
@@ -140,8 +141,8 @@ impl CausalTimestamp {
         }
     }
 
-    /// Returns whether the timestamp contains a stamp of this shard itself. Otherwise, the shard's
-    /// stamp is that of others, and its owner may depend on no write in the shard at all.
+    /// Returns whether the shard has an entry of its own. A shard without one shares an entry with
+    /// other shards, and the owner may depend on none of its writes.
     pub fn has_own(&self, shard: ShardId) -> bool {
         match &self.entries {
             Entries::Exact(stamps) => stamps.contains_key(&shard),
@@ -167,8 +168,8 @@ impl CausalTimestamp {
         .unwrap_or_default()
     }
 
-    /// Returns the greatest stamp of each site's homes on which the owner depends; of all homes, if
-    /// the scheme does not distinguish sites.
+    /// For each site, returns the greatest stamp of its homes on which the owner depends. If the
+    /// scheme does not distinguish sites, returns one stamp for all homes.
     pub(crate) fn peaks(&self) -> Vec<(Option<SiteId>, Stamp)> {
         match &self.entries {
             Entries::None => Vec::new(),
@@ -179,8 +180,8 @@ impl CausalTimestamp {
         }
     }
 
-    /// Returns a stamp at least as great as those of all writes in shards with this home on which
-    /// the owner depends, whoever has assigned them.
+    /// Returns a stamp that is at least the stamp of every write on which the owner depends in
+    /// shards with this home. Former homes may have assigned these stamps.
     pub(crate) fn greatest_at(&self, home: SiteId, homes: &Homes) -> Stamp {
         let inherited = homes.inherited(home).map(|(former, last)| {
             let greatest = self.greatest(former);
@@ -253,9 +254,9 @@ impl CausalTimestamp {
         }
     }
 
-    /// Returns whether the owner, who had this timestamp when `epoch` moves were carried out, may
-    /// depend on a write that was lost when a home was taken by force since. Only the scheme per
-    /// site knows the home that assigned a stamp.
+    /// Returns whether the owner may depend on a write that was lost in a forced move since. The
+    /// owner had this timestamp when `epoch` moves were carried out. Only the scheme per site shows
+    /// which site's home assigned a stamp; for other schemes, returns false.
     pub fn has_lost(&self, homes: &Homes, epoch: u64) -> bool {
         let Entries::Recent(groups) = &self.entries else { return false };
         groups.iter().any(|(site, recent)| {

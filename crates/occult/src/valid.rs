@@ -157,7 +157,7 @@ impl Config {
     }
 }
 
-/// Returns the client whose worker is the only one to send a message.
+/// Returns the client whose worker alone sends this message; `None` if other workers may send it.
 fn sender(body: &Body) -> Option<ClientId> {
     match body {
         Body::Prepare(Prepare { tid, .. })

@@ -6,7 +6,7 @@ use solera_time::{SiteId, Timestamp, Vector};
 use crate::shard::Stamp;
 use crate::timestamp::{CausalTimestamp, Scheme};
 
-/// A causal timestamp as it is stored beside a value: encoded, and empty if it depends on nothing.
+/// Encoded causal timestamp, as stored beside a value; empty if the value depends on nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dependencies(Box<[u8]>);
 

@@ -86,7 +86,7 @@ impl Gateway {
     }
 }
 
-/// A client that stopped waiting may be dead. The outcome of its update was kept for ever.
+/// A client that stopped waiting may be dead. The outcome of its update was once kept for ever.
 #[test]
 fn an_outcome_for_which_nobody_asks_is_forgotten_after_a_while() {
     let mut gateway = Gateway::new();

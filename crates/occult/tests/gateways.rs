@@ -43,8 +43,8 @@ fn remove_c(net: &mut Net) {
     net.run(2_000, cut(C));
 }
 
-/// A message of a client at C to the home at A: it has read shard 1, whose copy had carried out
-/// `epoch` moves, and writes a key of shard 0.
+/// A message of a client at C to the home at A. The transaction has read shard 1, at a copy that
+/// had carried out `epoch` moves, and writes a key of shard 0.
 fn reads_and_writes(number: u64, epoch: u64) -> Message {
     let client = ClientId { address: at(C), incarnation: 1 };
     let execute = Execute {
@@ -60,7 +60,7 @@ fn reads_and_writes(number: u64, epoch: u64) -> Message {
 }
 
 /// The new home of a shard that was taken by force may assign stamps below those that the former
-/// home has shown. A read at the former home then looks newer than writes that it has missed.
+/// home has shown. A read at the former home then looks newer than writes that the read has missed.
 #[test]
 fn a_home_refuses_a_read_that_a_forced_move_has_followed() {
     let mut net = new_net();
@@ -83,7 +83,7 @@ fn a_home_refuses_a_read_that_a_forced_move_has_followed() {
 }
 
 /// The home answers with the dependencies of the version that an update has overwritten. If the
-/// answer is lost with the home, and the write is not, nobody can tell them to the session.
+/// answer is lost with the home, and the write is not, the session cannot learn these dependencies.
 #[test]
 fn an_update_that_outlives_its_home_leaves_its_session_without_a_past() {
     let mut net = new_net();
@@ -101,7 +101,7 @@ fn an_update_that_outlives_its_home_leaves_its_session_without_a_past() {
 }
 
 /// Each start of a process draws its incarnation at random. A site that was removed and joins again
-/// may draw a smaller one, and homes took its messages for those of the former process.
+/// may draw a smaller one. Homes once took its messages for those of the former process.
 #[test]
 fn a_site_that_joins_again_with_a_smaller_incarnation_is_served() {
     let mut net = new_net();
@@ -138,8 +138,8 @@ fn prepare(number: u64, decision_home: u8) -> Body {
     })
 }
 
-/// A home follows no commit whose stamp no correct clock can have produced. Its bound of stamps
-/// went beyond the greatest stamp, so that its journal could not be read any more.
+/// A home rejects a commit whose stamp no correct clock can have produced. Its ceiling once rose
+/// above the greatest stamp, and its journal could not be read any more.
 #[test]
 fn a_home_does_not_follow_a_commit_stamp_that_no_clock_has_reached() {
     let config = Config { journal: true, ..config(A) };
@@ -194,8 +194,8 @@ fn a_new_home_does_not_follow_a_stamp_that_no_clock_has_reached() {
     assert_eq!(net.workers[usize::from(B)].arriving(), 0, "the right one arrives");
 }
 
-/// A decision home waited for ever for a participant that had been removed, kept the record, and
-/// sent it the decision again and again.
+/// A decision home once waited for ever for a participant that had been removed. It kept the
+/// record, and repeated the decision.
 #[test]
 fn a_home_waits_for_no_confirmation_of_a_removed_site() {
     let mut net = new_net();

@@ -103,8 +103,8 @@ fn bulk(value: &str) -> Outcome {
     Outcome::Bulk(Value::from(value))
 }
 
-/// Copies of a PREPARE arrive after the decision, which another process has sent. Each gets a new
-/// stamp (List. 2 l. 3–8).
+/// Copies of a PREPARE arrive after the decision, which another process has sent. Each copy gets a
+/// new stamp (List. 2 l. 3–8).
 #[test]
 fn a_prepare_that_arrives_again_changes_nothing() {
     let mut home = Home::new();
@@ -163,7 +163,7 @@ fn equal_stamps_appear_in_one_step() {
         oldest: 0,
     };
     home.give(Body::Prepare(other));
-    // The stamps of other homes have raised both to the same one.
+    // The stamps of other homes have raised both commit stamps to this one.
     let stamp = Stamp(first.0 + 1_000_000);
     home.commit(1, stamp);
     assert_eq!(home.value(), Outcome::Nil, "the other one may get this stamp as well");
@@ -218,7 +218,7 @@ fn the_decision_home_refuses_a_commit_after_it_has_decided_to_abort() {
     let sent = home.give(Body::Commit(tid(9), commit, vec![ME, OTHER]));
     assert_eq!(sent, [Body::Outcome(tid(9), false)]);
     assert_eq!(home.worker.unfinished(), (0, 1, 0));
-    // The record goes with the client's interest.
+    // The record is removed once the client cannot ask any more.
     home.give(Body::Oldest(tid(9).client, 10));
     assert_eq!(home.worker.unfinished(), (0, 0, 0));
 }

@@ -31,8 +31,9 @@ fn nobody(_: Sent<'_>) -> Do {
     Do::Drop
 }
 
-/// The transactions that A decides after C has taken its shard by force and given it back are A's.
-/// A participant once asked A as if they were C's, and aborted its half.
+/// C has taken A's shard by force and given it back, and A decides transactions again. A
+/// participant once asked about such a transaction as if A had lost it with the shard, and aborted
+/// its half.
 #[test]
 fn a_home_that_is_home_again_decides_its_transactions() {
     let mut net = Net::new(3);
@@ -145,8 +146,8 @@ fn sessions_have_lost_what_a_forced_move_that_another_one_replaced_has_lost() {
     assert!(has_lost(&net, C, &past, 0));
 }
 
-/// A forced move from a site that has handed the shard over before takes it from the home that it
-/// has now. What this home has assigned still counts for the shard.
+/// A forced move from a site that has handed the shard over takes the shard from its present home.
+/// The stamps that the present home has assigned still count for the shard.
 #[test]
 fn a_session_keeps_its_writes_if_a_live_home_loses_its_shard() {
     let mut net = Net::new(3);

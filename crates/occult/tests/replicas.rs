@@ -16,7 +16,8 @@ use net::{
 };
 
 /// A has moved a shard to C and taken it back. P has dropped an increment of A's first tenure,
-/// because it knew of the first move only, and gets the next one when it knows of both.
+/// because P had learned of the first move only. P gets the next increment after it has learned of
+/// both moves.
 #[test]
 fn writes_of_an_earlier_tenure_do_not_hide_what_came_before_them() {
     let mut net = Net::new(3);
@@ -46,8 +47,8 @@ fn writes_of_an_earlier_tenure_do_not_hide_what_came_before_them() {
     assert_eq!([A, P, C].map(|site| net.local(site, &key)), [bulk(3), bulk(3), bulk(3)]);
 }
 
-/// P lacks what A has written in a shard that moves to C. C fills it with more than one group of
-/// copies, and its clock is ahead of A's writes.
+/// P lacks writes of A in a shard that moves to C. C sends P more than one group of copies, and C's
+/// clock is ahead of A's writes.
 #[test]
 fn each_group_of_copies_contains_what_a_former_home_has_written() {
     let mut net = Net::new(3);
@@ -98,7 +99,7 @@ fn a_takeover_between_groups_of_copies_arrives() {
     assert_eq!([P, C].map(|site| net.local(site, &key)), [bulk(9), bulk(9)]);
 }
 
-/// A was cut off, and its shard was taken by force. It comes back when C's stream has forgotten the
+/// A was cut off, and its shard was taken by force. A comes back after C's stream has dropped the
 /// takeover, and is filled by copies.
 #[test]
 fn copies_end_a_lost_write_of_a_home_that_comes_back() {
@@ -121,8 +122,8 @@ fn lose_write_of_a(net: &mut Net, key: &Key) {
     net.run(1_000, cut(A));
 }
 
-/// A comes back when C has handed the shard over to P as planned: P's takeover is the only one that
-/// A learns of.
+/// A comes back after C has handed the shard over to P by a planned move. P's takeover is the only
+/// one that A receives.
 #[test]
 fn a_planned_takeover_ends_a_lost_write_of_a_forced_one() {
     let mut net = Net::new(3);
@@ -191,7 +192,7 @@ fn copies_of_a_home_taken_by_force_have_no_effect() {
 }
 
 /// A read waits at P while its shard moves from A to C. P learns of the move, of C's progress, and
-/// then of A's, whose clock is ahead of the session's past.
+/// then of A's progress. A's clock is ahead of the session's past.
 #[test]
 fn a_waiting_read_is_answered_with_the_stamp_of_the_present_home() {
     let mut net = Net::new(3);

@@ -72,10 +72,10 @@ fn sessions_observe_pc_psi_and_all_sites_converge() {
     assert!(unknown > 0 && snapshots > 100 && found > 0, "{unknown} {snapshots} {found}");
 }
 
-/// Seeds that have failed: a worker evaluated timestamps of one that had carried out more moves; a
-/// MOVED answer to an earlier attempt began another one while a later one committed; a home that
-/// was ahead of its wall clock answered with versions that looked stale; a written shard moved
-/// between PREPARED and COMMIT.
+/// Seeds that have failed: a worker evaluated timestamps of a worker that had carried out more
+/// moves; a MOVED answer to an early attempt began another attempt while a later one committed; a
+/// home that was ahead of its wall clock answered with versions that looked stale; a written shard
+/// moved between PREPARED and COMMIT.
 #[test]
 fn seeds_that_have_failed() {
     for seed in [400_278, 420_009, 400_476, 420_204, 422_007] {
@@ -120,10 +120,10 @@ fn baselines_differ_as_intended() {
 }
 
 /// Seeds in which sessions did not learn of losses, or missed an update: a home that had never got
-/// a shard's data counted its own clock as the last stamp of the failed home; and the last stamp of
-/// a home's first tenure was taken for that of its second one; a restarted worker took the answer
-/// to a read of its former process for its own; and a copy counted what a home reported after a
-/// planned move, since which it had ignored the home's writes.
+/// a shard's data counted its own clock as the last stamp of the failed home; the last stamp of a
+/// home's first tenure was taken for that of its second tenure; a restarted worker took the answer
+/// to a read of its former process for an answer to its own read; and a copy used a home's progress
+/// after a planned move, although it ignored the home's writes since the move.
 #[test]
 fn seeds_of_lost_sites_that_have_failed() {
     for seed in [460_436, 460_522, 480_898, 490_834] {
@@ -131,10 +131,10 @@ fn seeds_of_lost_sites_that_have_failed() {
     }
 }
 
-/// Each rule without which a world breaks its promises, with the range of seeds in which one shows
-/// it. Among them are the checks of reads (Fig. 3 l. 13, 15), validation (List. 3 l. 27–32, 42–43,
-/// 57–58), locks (List. 2 l. 23–24), timestamps of overwritten versions (l. 22, §6.3) and the order
-/// of replication (§4.1, Fig. 4 l. 11–13).
+/// Each rule whose absence makes a world break its promises, with a range of seeds of which one
+/// shows it. Among the rules are the checks of reads (Fig. 3 l. 13, 15), validation (List. 3 l.
+/// 27–32, 42–43, 57–58), locks (List. 2 l. 23–24), timestamps of overwritten versions (l. 22, §6.3)
+/// and the order of replication (§4.1, Fig. 4 l. 11–13).
 #[test]
 fn every_rule_is_needed() {
     let rules = [

@@ -1,4 +1,4 @@
-//! Timestamps of all schemes against exact ones: compression never knows less.
+//! Timestamps of all schemes against exact ones: a compressed timestamp never has a smaller stamp.
 
 use solera_occult::{CausalTimestamp, Homes, Move, Scheme, ShardId, Stamp};
 use solera_random::Random;

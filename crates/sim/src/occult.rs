@@ -1,6 +1,6 @@
-//! Sessions that use Occult, in addition to those of other protocols. They roam between sites and
-//! workers with their causal past. Each write has a number of its own, so that each value shows
-//! which write made it.
+//! Sessions that use Occult, in addition to the sessions of other protocols. They roam between
+//! sites and workers with their causal past. Each write has a number of its own, so each value
+//! shows which write made it.
 
 mod judge;
 mod moves;
@@ -29,7 +29,7 @@ const REQUESTS: u64 = 7 << 60;
 const SESSIONS: usize = 6;
 /// Number of transactions and other steps of each session.
 const STEPS: usize = 50;
-/// Number of times that a session waits for an outcome.
+/// Number of times that a session waits for an outcome before it gives up.
 const AWAITS: usize = 3;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ enum Doing {
     Open(u64),
     Operate(u64, Step),
     Commit,
-    /// Waits for an outcome: of an operation or of a transaction, and how often it has waited.
+    /// Waits for an outcome, of an operation or a transaction. Contains the number of waits so far.
     Await(Option<Step>, usize),
     /// Asks for a move of homes.
     Move,
@@ -65,7 +65,7 @@ struct OccultSession {
     covered: BTreeSet<(Key, u64)>,
     left: usize,
     doing: Doing,
-    /// When it goes on, if nothing is asked for.
+    /// Time when the session goes on, if it waits for no answer.
     due: u64,
     on_stale: OnStale,
     /// Operations of its transaction that are still to come.
@@ -184,7 +184,8 @@ impl OccultSessions {
             return self.move_on(world, index);
         }
         if !self.knows_moves(world, index) {
-            // A server makes the session wait. Its client gives up if nobody is left who knows.
+            // A server makes the session wait. Its client gives up if no worker is left that has
+            // carried out these moves.
             if self.is_ahead_of_all(world, index) {
                 self.begin_anew(index);
             }
@@ -213,7 +214,7 @@ impl OccultSessions {
         }
     }
 
-    /// Reads a key: by a direct call of its owner, if that has a recent copy.
+    /// Reads a key: by a direct call of its owner, if the owner's copy is recent enough.
     fn read(&mut self, world: &mut World, index: usize) {
         let key = self.some_key();
         let OccultSession { at, past, on_stale, .. } = &self.sessions[index];
@@ -239,7 +240,7 @@ impl OccultSessions {
         let step = self.some_write(key.clone());
         let OccultSession { at, past, on_stale, .. } = &self.sessions[index];
         let (at, past, on_stale) = (*at, past.clone(), *on_stale);
-        // It counts from now on, because it may take effect.
+        // The write counts from now on, because it may take effect.
         self.sessions[index].operations.extend(step.write().map(Operation::Write));
         let command = Command::Execute { past, key, op: step.op(), on_stale };
         self.ask(world, index, Doing::Single(step), vec![(at, command)]);
@@ -280,8 +281,8 @@ impl OccultSessions {
         }
     }
 
-    /// Asks every worker of the site whether enough sites store the session's past, or waits for
-    /// it.
+    /// Asks every worker of the site whether enough sites store the session's past; or has every
+    /// worker wait until they do.
     fn barrier(&mut self, world: &mut World, index: usize) {
         let OccultSession { at, past, covered, .. } = &self.sessions[index];
         let (past, covered, sites) = (past.clone(), covered.clone(), self.stored_at);
@@ -358,14 +359,14 @@ impl OccultSessions {
         world.example_command(to, request, command.into(), false);
     }
 
-    /// The worker does not accept the session's command.
+    /// Handles a command that the session's worker did not accept.
     fn not_taken(&mut self, world: &mut World, index: usize) {
         let is_unknown = matches!(self.sessions[index].doing, Doing::Await(..));
         self.end(world, index, if is_unknown { Outcome::Unknown } else { Outcome::Aborted });
     }
 
-    /// Ends what the session does. After an unknown outcome, its past does not contain what it may
-    /// have written, and its client goes on in a new session.
+    /// Ends the session's operation or transaction. After an unknown outcome, the session's past
+    /// lacks the writes that it may have made, so its client goes on in a new session.
     fn end(&mut self, world: &mut World, index: usize, outcome: Outcome) {
         self.record(index, outcome);
         if outcome == Outcome::Unknown {
@@ -375,7 +376,7 @@ impl OccultSessions {
         self.rest(world, index);
     }
 
-    /// The session gets no answer.
+    /// Handles a request that gets no answer.
     fn cut_off(&mut self, world: &mut World, index: usize) {
         let may_commit = match &self.sessions[index].doing {
             Doing::Commit | Doing::Await(..) => true,
@@ -412,7 +413,8 @@ impl OccultSessions {
         world.wake(WAKES + index, pause);
     }
 
-    /// Cuts off the sessions of a worker that answers no more. Its open transactions are gone.
+    /// Cuts off the sessions of a worker that answers no more. The worker's open transactions are
+    /// gone.
     pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
         self.give_up(world, |it| it == worker);
     }

@@ -77,8 +77,8 @@ impl Findings {
     }
 }
 
-/// Runs the experiments of all figures, or of one: on spaces, and if the URL of a PostgreSQL server
-/// is given, also with that as the linearizable store. Reports progress to `report`.
+/// Runs the experiments of all figures, or of one: on spaces and, if the URL of a PostgreSQL server
+/// is given, also with this server as the linearizable store. Reports progress to `report`.
 ///
 /// # Errors
 /// Fails if a store cannot be started or does not answer. A number that is worse than the paper's

@@ -79,14 +79,14 @@ impl Laboratory<'_> {
     }
 
     /// Returns a run of the paper's shape, with more clients than are needed to use up the card of
-    /// the busiest computer: goodput is at its peak, also if some reads take longer.
+    /// the busiest computer: goodput is at its peak, even if some reads take longer.
     fn saturated(&self, name: impl Into<String>, scheme: Scheme, workload: Workload) -> Run {
         let ms = Duration::from_millis;
         let (warm_up, window) = self.pick((ms(100), ms(100)), (ms(150), ms(300)));
         Run {
             name: name.into(),
             setting: Setting { card: Some(CARD), ..Setting::of(scheme) },
-            // Updates at the other site take 39 ms, so that more clients are needed.
+            // Updates at the other site take 39 ms, so more clients are needed.
             clients: if workload.reads >= 95 { 4_000 } else { 14_000 },
             workload,
             warm_up,
@@ -94,8 +94,8 @@ impl Laboratory<'_> {
         }
     }
 
-    /// Returns a run with just enough clients to use up the card. Others would wait in its queue,
-    /// which would be the greatest part of the latencies.
+    /// Returns a run with just enough clients to use up the card. More clients would wait in the
+    /// card's queue, and this wait would be the greatest part of the latencies.
     fn just_saturated(&self, name: &str, scheme: Scheme, workload: Workload) -> Run {
         let clients = if workload.reads >= 95 { 2_300 } else { 10_000 };
         Run { clients, ..self.saturated(name, scheme, workload) }
@@ -146,8 +146,8 @@ impl Laboratory<'_> {
 /// Runs the experiments of all figures, or of one. Reports progress to `report`.
 ///
 /// # Errors
-/// Fails if the figure is none that can be reproduced. A number that is worse than the paper's is
-/// not an error.
+/// Fails if the figure cannot be reproduced. A number that is worse than the paper's is not an
+/// error.
 pub fn run(
     effort: Effort,
     figure: Option<u8>,

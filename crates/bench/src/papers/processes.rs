@@ -33,7 +33,7 @@ impl Process {
     /// configuration.
     ///
     /// # Errors
-    /// Fails if it cannot be started.
+    /// Fails if the cluster cannot be started.
     pub(crate) fn up(config: &str, sites: u16, wan: Wan) -> Result<Process, BenchError> {
         let start = |error: std::io::Error| BenchError::Start(error.to_string());
         let base = free_ports(sites).map_err(start)?;
@@ -72,7 +72,7 @@ impl Process {
     /// Waits until the sites answer, and returns their addresses.
     ///
     /// # Errors
-    /// Fails if it does not answer.
+    /// Fails if the cluster does not answer.
     pub(crate) fn wait(&mut self) -> Result<Vec<SocketAddr>, BenchError> {
         self.place(&crate::runtime()?)?;
         Ok(self.ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect())
@@ -81,7 +81,7 @@ impl Process {
     /// Waits until the cluster answers, and connects to it.
     ///
     /// # Errors
-    /// Fails if it does not answer.
+    /// Fails if the cluster does not answer.
     pub(crate) fn place(
         &mut self,
         runtime: &tokio::runtime::Runtime,

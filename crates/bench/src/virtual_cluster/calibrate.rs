@@ -66,7 +66,7 @@ impl Table {
         }
     }
 
-    /// Returns whether steps of this kind are counted in it.
+    /// Returns whether steps of this kind are counted in this table.
     fn has(self, kind: &str) -> bool {
         self != Table::Primary || kind.starts_with(self.name())
     }

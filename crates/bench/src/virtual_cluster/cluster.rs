@@ -334,8 +334,8 @@ impl<S: Source> VirtualCluster<S> {
         cluster
     }
 
-    /// Writes the initial data of the workload at the first site, which replicates it to the
-    /// others.
+    /// Writes the initial data of the workload at the first site, which replicates the data to the
+    /// other sites.
     fn load(&mut self) {
         for (key, op) in self.source.load() {
             let owner = self.cores[0].engine.machine().unistore().owner_of(key.as_bytes());
@@ -678,7 +678,7 @@ impl<S: Source> VirtualCluster<S> {
             // The processes are on one computer, or computers have no cards.
             return self.push(at + transfer.delay, *transfer.then);
         }
-        // The card is occupied only then: another process of the computer may send before.
+        // The card is occupied only from `at` on: another process of the computer may send before.
         self.push(at, Due::Send(transfer));
     }
 

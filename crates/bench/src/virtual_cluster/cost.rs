@@ -1,7 +1,7 @@
 //! Costs of steps: a table of counted instructions and system calls, and two measured factors.
 //!
-//! `solera papers calibrate` creates the table, which is built into the program. So the busy time
-//! of a virtual core depends only on its work, not on other programs or on the machine that runs
+//! `solera papers calibrate` creates the table, which is built into the program. The busy time of a
+//! virtual core thus depends only on its work, not on other programs or on the machine that runs
 //! the experiment.
 
 use std::collections::BTreeMap;
@@ -273,7 +273,8 @@ pub(crate) struct Rates {
 
 impl Rates {
     /// Returns the instructions of a step, and whether its class is in the table. If it is not,
-    /// they are those of the closest class of the kind, or zero for a kind that was never counted.
+    /// returns the instructions of the closest class of the kind, or zero for a kind that was never
+    /// counted.
     pub(crate) fn step(&self, class: Class<'_>) -> (f64, bool) {
         let classes = self.steps.get(class.kind).into_iter().flatten().copied();
         match closest(classes, class) {

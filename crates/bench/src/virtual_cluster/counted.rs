@@ -83,7 +83,7 @@ pub(crate) fn read_callgrind(output: &str) -> Vec<(u64, u64)> {
     totals
 }
 
-/// Returns the number of a function by its name, if it is one of these.
+/// Returns the number of the counted function with this name; `None` for other functions.
 fn number_of(name: &str) -> Option<usize> {
     let (_, rest) = name.split_once(PATH)?;
     let (block, rest) = rest.strip_prefix('b')?.split_once("::f")?;

@@ -20,7 +20,7 @@ use crate::random::Random;
 use crate::requests::{CountError, Load, server_instructions, server_time};
 use crate::tally::Class;
 
-/// Short and long transactions, and long ones that write.
+/// Loads of short transactions, of long ones, and of long ones that write.
 const SHORT: Load = Load { operations: 1, writes: false };
 const LONG: Load = Load { operations: 10, writes: false };
 const WRITING: Load = Load { operations: 10, writes: true };

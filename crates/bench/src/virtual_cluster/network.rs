@@ -3,14 +3,14 @@
 //! A card sends one byte after another, and receives one byte after another, both at the same time.
 //! A message occupies the card of its sender while its bytes leave, and, after the delay of the
 //! network, the card of its receiver while they arrive. Processes of one computer share its card,
-//! and do not need it among each other. Headers of packets do not count.
+//! and do not use the card for messages to one another. Headers of packets do not count.
 
 /// Network card of a computer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Card {
     /// Bandwidth in each direction, at least 1.
     pub(crate) bits_per_second: u64,
-    /// Number of processes that share it, at least 1.
+    /// Number of processes that share the card, at least 1.
     pub(crate) processes: u8,
 }
 
@@ -38,7 +38,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Occupies the lane from `now` or when it is free; returns the beginning.
+    /// Occupies the lane from `now` on, or as soon as it is free; returns the beginning.
     fn occupy(&mut self, now: u64, bytes: u64, time: u64) -> u64 {
         let begin = self.free_at.max(now);
         self.free_at = begin.saturating_add(time);
@@ -60,8 +60,8 @@ impl Cards {
         Cards { card, computers: vec![Default::default(); computers] }
     }
 
-    /// Sends a message at `now`, when the card is free. Returns the time at which its first byte
-    /// leaves. Calls must be in the order of `now`.
+    /// Sends a message at `now`, or as soon as the card is free. Returns the time at which its
+    /// first byte leaves. Calls must be in the order of `now`.
     pub(crate) fn send(&mut self, computer: usize, now: u64, bytes: u64) -> u64 {
         self.computers[computer].0.occupy(now, bytes, self.card.time_of(bytes))
     }

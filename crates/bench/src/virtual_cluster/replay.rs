@@ -1,7 +1,8 @@
 //! RUBiS in a virtual cluster: clients replay a recording of the real workload.
 //!
-//! The rate of conflicts depends on the number of items. The virtual cluster has more than the
-//! recording: copies of each item and of its pages. Every transaction is moved to a random copy.
+//! The rate of conflicts depends on the number of items. The virtual cluster has more items than
+//! the recording: copies of each item, and of the pages of items in each category and region. Every
+//! transaction is moved to a random copy.
 
 use std::sync::Arc;
 
@@ -100,8 +101,9 @@ fn rename(word: &[u8], name: &str) -> Vec<u8> {
     }
 }
 
-/// Returns the key with `offset` added to the number of its item, or with the number of the same
-/// page of that copy. Returns `None` for keys without copies.
+/// Returns the key with `offset` added to the number of its item. For a page of a category or
+/// region, returns the key of the same page in the copy to which `offset` leads. Returns `None` for
+/// keys without copies.
 fn moved(key: &[u8], offset: u64, items: u64) -> Option<Vec<u8>> {
     let key = std::str::from_utf8(key).ok()?;
     let (table, number) = key.rsplit_once(':')?;

@@ -37,8 +37,8 @@ pub(crate) struct Class<'a> {
     /// Logarithm of the size: 0 for 0, else one more than the exponent of the largest power of two
     /// within it.
     pub(crate) size: u8,
-    /// Twice the logarithm of the number of outputs, plus one if they include a reply: work of a
-    /// single worker is answered at once, and work that involves others is not.
+    /// Twice the logarithm of the number of outputs, plus one if they include a reply: a single
+    /// worker answers its work at once; work that involves other workers is answered later.
     pub(crate) outputs: u8,
 }
 

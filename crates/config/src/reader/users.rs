@@ -27,7 +27,10 @@ impl Reader<'_> {
         for table in tables {
             let (name, place) = (table.name.get_ref(), Some(table.name.span().start));
             if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
-                let reason = format!("{name:?} is no name for a user: it needs one without spaces");
+                let reason = format!(
+                    "{name:?} cannot be the name of a user: a name is not empty, and has no spaces \
+                     or control characters"
+                );
                 return self.invalid(place, reason);
             }
             if users.iter().any(|other| other.name == *name) {
@@ -114,7 +117,10 @@ mod tests {
                 "nopass = true\n[[user]]\nname = 'alice'",
                 "line 5: there are two users called 'alice'",
             ),
-            ("nopass = true\n[[user]]\nname = 'a b'", "line 5: \"a b\" is no name for a user"),
+            (
+                "nopass = true\n[[user]]\nname = 'a b'",
+                "line 5: \"a b\" cannot be the name of a user",
+            ),
             ("password = 'x'", "password"),
         ] {
             let error = parse(text).unwrap_err();

@@ -1,5 +1,5 @@
-//! Transactions of several slots: PREPARE at all of them, COMMIT at one, and the decision to the
-//! others.
+//! Transactions of several slots: PREPARE at all of the slots, COMMIT at one, and the decision to
+//! the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Returns the part of a slot.
+    /// Returns the part of the transaction in a slot.
     fn wish(&self, slot: ShardId) -> Wish<'_> {
         Wish {
             slot,
@@ -115,7 +115,8 @@ impl Gateway {
             let keys = attempt.wish(*slot).keys();
             async move { self.decide(*slot, &attempt.tid, &keys, None, until).await }
         });
-        // A participant that is not reached asks for the decision when the prepare has expired.
+        // If a participant cannot be reached, its prepare expires, and a gateway that meets the
+        // lock asks for the decision.
         join_all(aborts).await;
     }
 
@@ -214,7 +215,7 @@ impl Session {
         self.adopt(past);
         let (tid, until) = (attempt.tid.clone(), attempt.until);
         tokio::spawn(async move {
-            // Otherwise the record stays, which is safe.
+            // If this fails, the record stays, which is safe.
             let _ = gateway.applied(slot, &tid, &applied, until).await;
         });
         let all = in_order(attempt.work.calls, replies);
@@ -238,7 +239,8 @@ async fn commit_past(
     let mut risk = work.risk.clone();
     for (slot, each) in attempt.slots.iter().zip(&mut prepared) {
         if attempt.wish(*slot).calls.iter().all(|call| call.blind) {
-            // A blind write does not depend on what was lost with the version that it overwrites.
+            // A blind write does not depend on the lost dependencies of the version that it
+            // overwrites.
             gateway.cluster.lives(|lives| {
                 each.overwritten.risk.retain(|life, offset| {
                     let one = Risk::of_one(life, offset);

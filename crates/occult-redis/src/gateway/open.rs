@@ -17,7 +17,7 @@ pub struct Open {
     reading: Reading,
     /// Strings that the transaction has written; `None` for removed ones.
     written: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// What commands have read, so that a repeated one reads the same.
+    /// Replies to the reads so far, so that a repeated read returns the same.
     seen: Vec<(Call, Value)>,
 }
 
@@ -44,7 +44,7 @@ impl Session {
         self.settle_doubt().await?;
         let mut reading = Reading::new(&self.past);
         let look = self.read_in(&mut reading, &call).await?;
-        // What the session reads from now on is not older than what it watches.
+        // Later reads of the session are at least as recent as the watched version.
         self.adopt(reading.past());
         watches.0.push((key.to_vec(), look.stored));
         Ok(())
@@ -95,7 +95,8 @@ impl Session {
         let valid = open.reading.transaction.validate_reads(&self.gateway.homes);
         if let (Err(slot), false) = (valid, self.policy == Policy::Accept) {
             return Err(Error::Aborted(format!(
-                "it has read too old a copy of {}: a value that it has read depends on a later one",
+                "it has read too old a copy of {}: another value that it has read depends on a \
+                 later one",
                 name_keys(slot, open.seen.iter().map(|(call, _)| call))
             )));
         }

@@ -20,8 +20,8 @@ use crate::stored::{Damage, Kind, Layout, Record, Stored, open_envelope};
 const DELAYS: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4)];
 
-/// Difference of stamps, in µs, above which a copy is taken for one of a slot with few writes:
-/// about the time of all attempts.
+/// Difference of stamps, in µs, from which the gateway concludes that a slot has few writes: about
+/// the time of all attempts.
 const QUIET_US: u64 = 10_000;
 
 /// Commands that read bits. A function without writes cannot execute them on a string in an
@@ -33,7 +33,7 @@ const BITS: [&[u8]; 3] = [b"GETBIT", b"BITCOUNT", b"BITPOS"];
 pub(super) struct Reading {
     pub(super) transaction: Transaction,
     pub(super) risk: Risk,
-    /// Slots that were read, with their records, whose masters have had other lives.
+    /// The slots that were read and whose masters have had other lives, with their records.
     pub(super) changed: Vec<(ShardId, Record)>,
 }
 
@@ -128,8 +128,9 @@ impl Look {
         self.timestamp.as_ref().map_or_else(none, |stored| stored.timestamp.clone())
     }
 
-    /// Returns whether a replica's answer counts. While a slot moves to another master, its
-    /// replicas lack the keys that have moved already: only the master knows that.
+    /// Returns whether a replica's answer is usable. While a slot moves to another master, the
+    /// replicas lack the keys that have moved already. Only the master can tell a moved key from an
+    /// absent one.
     fn is_whole(&self, exists: bool) -> bool {
         let removed = |stored: &Stored| stored.kind == Kind::Removed;
         self.record.is_some() && self.timestamp.as_ref().is_some_and(|it| exists || removed(it))
@@ -208,7 +209,7 @@ impl Gateway {
         if layout == Layout::Envelope { look.opened(call).map(Some) } else { Ok(Some(look)) }
     }
 
-    /// Reads at the master, whose clock then moves to what the reader depends on.
+    /// Reads at the master. The slot's clock then advances to the reader's entry.
     async fn read_home(&self, reading: &Reading, call: &Call) -> Result<Look, Error> {
         let slot = slot_of(&call.key);
         let until = self.until();
@@ -233,7 +234,7 @@ impl Gateway {
             match answer.word.as_str() {
                 "OK" => {
                     if self.is_from_the_past(answer.record.as_ref()) && Instant::now() < until {
-                        // Another master has taken over from this one, which does not know.
+                        // Another master has taken over, and this one has not noticed it.
                         tracing::warn!("{master} answers with a life that has ended");
                         self.cluster.poll().await;
                         continue;
@@ -298,7 +299,7 @@ impl Session {
         Ok(look.reply)
     }
 
-    /// Executes commands that read, which all see one consistent state.
+    /// Executes commands that read. All of them see one consistent state.
     ///
     /// # Errors
     /// See [`Error`].
@@ -401,9 +402,9 @@ impl Session {
         })
     }
 
-    /// Returns whether a stale copy probably lacks nothing, so that it will not change soon. A
-    /// slot's stamp advances with its writes and with reads at its master only. If hardly anybody
-    /// writes to the slot, the session's catch-all passes its stamp.
+    /// Returns whether a stale copy probably lacks nothing, so that further attempts at the replica
+    /// are useless. The stamp of a slot advances only with its writes and with reads at its master.
+    /// In a slot with few writes, the session's catch-all soon exceeds this stamp.
     fn is_quiet(&self, reading: &Reading, slot: ShardId, look: &Look) -> bool {
         let timestamp = reading.transaction.timestamp();
         let needed = timestamp.stamp(slot, &self.gateway.homes);
@@ -426,7 +427,7 @@ impl Session {
             Freshness::Stale => Ok(Err(look)),
             Freshness::Fresh => {
                 self.count(reading, slot, &look);
-                // A copy that was read before may lack what this version depends on.
+                // A copy that was read before may lack a write on which this version depends.
                 self.gateway.check_all_lives(&reading.changed, &reading.risk).await?;
                 Ok(Ok(look))
             }
@@ -435,7 +436,7 @@ impl Session {
 
     fn count(&self, reading: &mut Reading, slot: ShardId, look: &Look) {
         let homes = &self.gateway.homes;
-        // A slot's record distinguishes the lives of its masters, so that no moves are counted.
+        // A slot's record distinguishes the lives of its masters, so moves need not be counted.
         reading.transaction.add_read((slot, look.shown()), look.dependencies(), 0, homes);
         if let Some(stored) = &look.timestamp {
             reading.risk.merge(&stored.risk);

@@ -43,7 +43,8 @@ impl Gateway {
     /// Has a transaction decided at its decision slot, and returns the outcome.
     pub(super) async fn resolve(&self, doubt: &Doubt, until: Instant) -> Result<Outcome, Error> {
         let Doubt { slot, ref tid, deadline, single } = *doubt;
-        // The function finds the keys of a held transaction, which it drops, in its own record.
+        // If the function drops a held transaction, it finds the transaction's keys in its own
+        // record.
         let mut request = Request::new("resolve", slot, &[]);
         request.arg(tid.as_str()).number(now()).number(slot.0.into()).number(deadline);
         request.number(single.into());
@@ -75,8 +76,9 @@ impl Gateway {
         }
         let (tid, decision) = (answer.text(0), answer.text(1));
         let decision = ShardId(decision.parse().map_err(|_| unknown_word(slot, answer))?);
-        // A deadline that has passed for certain would let a late COMMIT be forgotten: the decision
-        // slot takes that of its own record, if it has one.
+        // After a deadline that has passed already, the decision slot could forget the abort while
+        // a COMMIT may still arrive. If the slot has a record of the transaction, it uses the
+        // deadline in that record.
         let deadline = self.deadline(decision);
         let doubt = Doubt { slot: decision, tid, deadline, single: false };
         let outcome = self.resolve(&doubt, until).await?;
@@ -90,7 +92,7 @@ impl Gateway {
         }
     }
 
-    /// Sends the decision to a participant on behalf of a client that has not.
+    /// Sends the decision to a participant in place of a client that has not sent it.
     async fn apply(
         &self,
         slot: ShardId,
@@ -103,7 +105,7 @@ impl Gateway {
         held.arg(tid).number(now());
         let mut answer = self.ask(slot, until, &held).await?;
         let Value::Array(names) = answer.take(0) else { return Ok(()) };
-        // Every second one is that of a timestamp.
+        // Every second key is the key of a timestamp.
         let keys: Vec<Vec<u8>> = names.into_iter().step_by(2).filter_map(bytes_of).collect();
         self.decide(slot, tid, &keys, past, until).await?;
         if past.is_some() {
@@ -156,8 +158,8 @@ fn bytes_of(value: Value) -> Option<Vec<u8>> {
 }
 
 impl Session {
-    /// Finds out the outcome of the session's last write, if it is not known. Until then, the
-    /// session could miss its own write.
+    /// Finds out the outcome of the session's last write, if it is unknown. Before that, a read of
+    /// the session could miss its own write.
     pub(super) async fn settle_doubt(&mut self) -> Result<(), Error> {
         let Some(doubt) = self.doubt.clone() else { return Ok(()) };
         let (slot, until) = (doubt.slot, self.gateway.until());

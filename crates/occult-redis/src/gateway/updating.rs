@@ -35,16 +35,17 @@ impl Watches {
 pub(super) struct Work<'a> {
     pub(super) transaction: &'a Transaction,
     pub(super) risk: &'a Risk,
-    /// Slots that it has read, with their records, whose masters have had other lives.
+    /// The slots that the transaction has read and whose masters have had other lives, with their
+    /// records.
     pub(super) changed: &'a [(ShardId, Record)],
     pub(super) watches: &'a [Watch],
     pub(super) calls: &'a [Call],
-    /// What it has read.
+    /// Its reads and their replies.
     pub(super) seen: &'a [(Call, Value)],
 }
 
 impl Work<'_> {
-    /// Names the keys of a slot for an error.
+    /// Returns the keys of a slot as text for an error.
     pub(super) fn keys_in(&self, slot: ShardId) -> String {
         name_keys(slot, self.calls.iter().chain(self.seen.iter().map(|(call, _)| call)))
     }
@@ -60,7 +61,7 @@ impl Work<'_> {
     }
 }
 
-/// Names the slot and the keys of commands that lie in it.
+/// Returns a slot and the keys of commands in it as text for an error.
 pub(super) fn name_keys<'a>(slot: ShardId, calls: impl Iterator<Item = &'a Call>) -> String {
     let of_slot = calls.map(|call| &call.key).filter(|key| slot_of(key) == slot);
     let keys: BTreeSet<String> =
@@ -77,7 +78,8 @@ pub(super) fn name_keys<'a>(slot: ShardId, calls: impl Iterator<Item = &'a Call>
 #[derive(Debug)]
 enum Executed {
     Done(Past, Option<Vec<Value>>),
-    /// It may have been executed: its identity and deadline.
+    /// The transaction may have been executed. Contains its identifier, its deadline and the
+    /// reason.
     Unknown(String, u64, String),
 }
 
@@ -129,7 +131,7 @@ impl Gateway {
                     return Ok(Executed::Done(past, replies_of(answer.take(1))));
                 }
                 "LATE" => {
-                    // Nothing was executed. The master's clock may have been set.
+                    // The request was not executed. The master's clock may have been set.
                     self.cluster.note_time(&master, answer.number(0));
                     if Instant::now() >= until {
                         let why = "its master's clock changes".to_owned();
@@ -188,12 +190,13 @@ impl Session {
         self.exec(&Watches::default(), &calls).await
     }
 
-    /// Runs a transaction whose reads are valid among themselves.
+    /// Runs a transaction whose reads are pairwise consistent.
     pub(super) async fn run(&mut self, work: &Work<'_>) -> Result<Vec<Value>, Error> {
         match work.slots()[..] {
             [] => Ok(Vec::new()),
-            // Otherwise the versions that it overwrites can depend on what was lost in a slot that
-            // it has read, which only the gateway can check, between PREPARE and COMMIT.
+            // In all other cases, the overwritten versions can depend on lost writes of another
+            // slot that the transaction has read. Only the gateway can check this, between PREPARE
+            // and COMMIT.
             [slot] if work.changed.iter().all(|(read, _)| *read == slot) => {
                 self.run_in_one_slot(slot, work).await
             }

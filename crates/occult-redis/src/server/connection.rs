@@ -13,10 +13,10 @@ use crate::commands::{Access, Call, TABLE, find};
 use crate::error::Error;
 use crate::gateway::{Open, Policy, Session, Watches};
 
-/// Longest buffer of replies that is kept for the next ones, in bytes.
+/// Largest buffer that is kept for further replies, in bytes.
 const KEPT: usize = 64 * 1024;
 
-/// What the connection is in.
+/// Mode of the connection.
 enum Mode {
     Single,
     /// Between MULTI and EXEC. A command has failed if `broken`.
@@ -197,7 +197,7 @@ impl Connection {
                 replies.push(self.session.read_open(open, call).await?);
                 continue;
             }
-            // A write without a look at what it overwrites needs no read.
+            // A blind write needs no read.
             let present = if call.blind {
                 None
             } else {

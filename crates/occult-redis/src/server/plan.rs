@@ -6,7 +6,7 @@ use crate::commands::{Call, Shape, find};
 use crate::error::Error;
 use crate::slot::RESERVED;
 
-/// How the replies of several calls become one.
+/// How the replies of several calls are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Combine {
     Only,
@@ -67,7 +67,7 @@ impl Plan {
         Ok(Some(self))
     }
 
-    /// Makes the reply from those of the calls.
+    /// Combines the replies of the calls to one reply.
     pub(super) fn reply(&self, replies: Vec<Value>, protocol: Protocol) -> Value {
         let failed = replies.iter().find(|reply| matches!(reply, Value::Error(_)));
         match (self.combine, failed) {

@@ -29,8 +29,8 @@ pub(super) fn of(error: Error) -> StoreError {
     }
 }
 
-/// Returns the error of the beginning of a transaction, before which the session has found out the
-/// outcome of the last one.
+/// Returns the error of the beginning of a transaction. The session has found out the outcome of
+/// its last transaction before.
 pub(super) fn of_begin(error: Error) -> StoreError {
     match of(error) {
         StoreError::OutcomeUnknown(text) => StoreError::Unavailable(text),

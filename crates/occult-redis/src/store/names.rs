@@ -1,14 +1,15 @@
 //! Keys of named objects: what transactions store besides data.
 //!
 //! A key of the cluster ends up in the slot of its tag, the first `{…}` in it. The tag of a write
-//! witness is the key of its object, and that of a recovery record, commit witness or mark is the
-//! transaction's number. So a transaction has fewer slots to lock.
+//! witness is the key of its object. The tag of a recovery record, commit witness or mark is the
+//! transaction's number. This way a transaction locks fewer slots.
 
 /// Begin of these keys, after the prefix of the space.
 pub(super) const RESERVED: &str = "solera:";
 /// Prefix of the names that can be listed: those of recovery records.
 pub(super) const LISTED: &str = "r:";
-/// Number of sets that list the recovery records of a space, so that few transactions meet there.
+/// Number of sets that list the recovery records of a space. With several sets, few transactions
+/// compete for one.
 const INDEXES: usize = 16;
 
 /// Returns the key of a named object.

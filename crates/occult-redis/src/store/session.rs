@@ -29,7 +29,7 @@ pub(super) struct StoreSession {
 /// An open transaction.
 struct Transaction {
     open: Open,
-    /// What it has written, by key.
+    /// Its writes, by key.
     written: BTreeMap<String, Written>,
 }
 
@@ -42,13 +42,13 @@ impl StoreSession {
     fn failed(&mut self, error: Error) -> StoreError {
         self.open = None;
         if let Error::Lost { .. } = error {
-            // Otherwise every later transaction of this process would depend on what is lost.
+            // Otherwise every later transaction of this process would depend on the lost writes.
             *self.shared.seen() = None;
         }
         failure::of(error)
     }
 
-    /// Shares what this session has seen with later ones.
+    /// Shares the dependencies of this session with later sessions.
     fn share(&self) {
         let mut seen = self.shared.seen();
         match &mut *seen {
@@ -109,7 +109,7 @@ impl StoreSession {
 
     async fn perform(&mut self, call: &ObjectCall) -> Result<Answer, StoreError> {
         let key = format!("{}{}", self.shared.prefix(&call.space)?, call.key);
-        // A prefix and a handle together can lead to the records of slots.
+        // A prefix and a handle together can form the key of a slot record.
         if call.key.starts_with(names::RESERVED) || key.as_bytes().starts_with(slot::RESERVED) {
             return Err(StoreError::Refused(format!("`{key}` is a reserved key")));
         }
@@ -124,7 +124,7 @@ impl StoreSession {
         Ok(Answer { value: objects::answer(call, reply_of(reply))?, seen })
     }
 
-    /// Executes a command that reads, or keeps one that writes until the commit.
+    /// Executes a command that reads; keeps a command that writes until the commit.
     async fn execute(
         &mut self,
         call: &ObjectCall,
@@ -228,7 +228,7 @@ impl StoreSession {
         let committed = self.session.commit_calls(open, &calls).await;
         let replies = match committed {
             Ok(replies) => replies,
-            // What the commands reply does not matter.
+            // The replies of the commands are not needed.
             Err(Error::RepliesLost(_)) => Vec::new(),
             Err(error) => return Err(self.failed(error)),
         };

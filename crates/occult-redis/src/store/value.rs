@@ -23,7 +23,7 @@ pub(super) enum Wrong {
     NotAnInteger,
     /// The sum does not fit 64 bits.
     Overflow,
-    /// No operation of an object is executed as this command.
+    /// The command implements no operation of an object.
     Command,
 }
 

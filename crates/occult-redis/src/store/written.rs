@@ -1,4 +1,4 @@
-//! What an open transaction has written to one key. No I/O.
+//! The writes of an open transaction to one key. No I/O.
 
 use solera_resp::Value;
 
@@ -11,8 +11,8 @@ pub(super) struct Written {
     pub(super) kind: &'static str,
     /// The commands, without the key.
     pub(super) commands: Vec<Vec<Vec<u8>>>,
-    /// The value after the commands, once it is known. The whole value is read only if the
-    /// transaction reads it after it has written it.
+    /// The value after the commands, once it is known. The value is loaded only if the transaction
+    /// reads the key after it has written it.
     held: Option<Held>,
 }
 
@@ -47,7 +47,7 @@ impl Written {
             None => Value::Null,
         };
         if replaces {
-            // What was written before has no effect.
+            // The earlier commands have no effect any more.
             self.commands.clear();
         }
         if writes {

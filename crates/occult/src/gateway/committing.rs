@@ -67,7 +67,7 @@ pub(super) struct Executing {
     locked: u32,
 }
 
-/// How often the wait for the answer to an attempt doubles at most.
+/// Greatest number of times that the wait for the answer to an attempt doubles.
 const MOST_DOUBLINGS: u32 = 3;
 
 impl Gateway {
@@ -177,8 +177,8 @@ impl Gateway {
         if let Err(shard) = validated {
             return self.abort(context, number, AbortCause::OverwriteSet(shard));
         }
-        // The commit timestamp counts the stamp of a written shard to its home, which has assigned
-        // it only if the shard has not moved since.
+        // The commit timestamp attributes the stamp of a written shard to the shard's present home.
+        // This is right only if the shard has not moved since PREPARED.
         let is_elsewhere = |(home, participant): (&Address, &Participant)| {
             participant.writes.iter().any(|(key, _)| context.home_of(key).2 != *home)
                 && context.config.has(Rule::ParticipantsAreHomes)
@@ -459,7 +459,7 @@ impl Gateway {
         }
     }
 
-    /// Ends what depends on homes that were taken by force and will not answer any more.
+    /// Ends transactions that wait for homes that were taken by force and do not answer any more.
     pub(crate) fn on_forced(&mut self, context: &mut Context<'_>, changed: &[(ShardId, SiteId)]) {
         let numbers: Vec<u64> = self.active.iter().copied().collect();
         for number in numbers {
@@ -473,8 +473,8 @@ impl Gateway {
                 changed.contains(&(shard, executing.home.site))
             };
             if keys.any(is_gone) {
-                // If the write has survived, the session depends on what the overwritten version
-                // depends on, which only the answer would have told.
+                // If the write has survived, the session depends on everything on which the
+                // overwritten version depends. Only the answer contained these dependencies.
                 let (request, abandoned) = (executing.request, executing.abandoned);
                 let reply = Response::Unknown(Unknown::Lost);
                 self.conclude(context, number, (request, abandoned), reply);

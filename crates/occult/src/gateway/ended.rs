@@ -7,7 +7,7 @@ use crate::command::{Fate, Response};
 pub(super) const KEPT: usize = 65_536;
 
 impl Gateway {
-    /// Notes how a transaction ends, if this reply says so.
+    /// Notes the outcome of a transaction, if this reply contains it.
     pub(super) fn note_end(&mut self, number: u64, reply: &Response) {
         let committed = match reply {
             Response::Committed { .. } => true,
@@ -20,7 +20,7 @@ impl Gateway {
         }
     }
 
-    /// Returns what is known about a transaction of this worker's clients.
+    /// Returns the outcome of a transaction of this worker's clients, as far as it is known.
     pub(crate) fn fate(&self, incarnation: u64, number: u64) -> Fate {
         if incarnation != self.id.incarnation {
             return Fate::Restarted;

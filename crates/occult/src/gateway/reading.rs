@@ -12,14 +12,13 @@ use crate::command::{OnStale, ReadCounts, Response};
 use crate::config::{Rule, StaleReads};
 use crate::message::{Body, Read, ReadAnswer};
 
-/// Delay before a read at a home that was stale there is sent again.
+/// Delay before a read is sent again to a home whose answer was stale.
 const HOME_RETRY: Duration = Duration::from_millis(20);
-/// Delay before a read is sent again whose copy had not carried out a move, or has restarted.
+/// Delay before a read is sent again to a copy that had not carried out a move, or has restarted.
 const LATE_RETRY: Duration = Duration::from_millis(2);
-/// Number of times that it is sent again to the same copy. Then it goes to the home.
+/// Number of times that such a read is sent again to the same copy before it goes to the home.
 const LATE_RETRIES: u32 = 3;
-/// Number of times that a read is sent again to a home that answers with less than the client has
-/// seen.
+/// Number of times that a read is sent again to a home whose answers are stale.
 const HOME_RETRIES: u32 = 20;
 
 /// A read that has no answer yet.
@@ -32,8 +31,8 @@ pub(super) struct Reading {
     number: u64,
     /// Number of stale answers of the home so far.
     stale_at_home: u32,
-    /// Number of answers so far of copies that had not carried out a move, or had passed less than
-    /// all replicas.
+    /// Number of answers so far of copies that had not carried out a move, or that showed less than
+    /// all replicas do.
     late: u32,
     at: Address,
     since: Monotonic,
@@ -131,12 +130,12 @@ impl Gateway {
         let shard = context.config.shard_of(&reading.key);
         let (shown, dependencies) = (answer.shown, answer.dependencies);
         let freshness = open.transaction.check(shard, shown, &dependencies, context.homes);
-        // The copy has read before all replicas passed this stamp. Dependencies up to it may be
-        // forgotten now.
+        // The copy answered before all replicas passed this stamp. Dependencies up to the stamp may
+        // have been removed since.
         let is_late = shown < context.passed.confirmed(context.homes.home(shard))
             // The copy may show writes that were lost since.
             || epoch < context.homes.moved_by(shard)
-            // The session must learn first whether it depends on writes that are lost.
+            // The session must first find out whether it depends on lost writes.
             || context.homes.is_undecided(shard);
         let is_home = reading.at.site == context.homes.home(shard);
         let checks = context.config.has(match is_home {
@@ -253,7 +252,7 @@ impl Gateway {
         }
     }
 
-    /// Forgets which replicas were slow a while ago.
+    /// Removes replicas that were slow some time ago from the slow ones.
     pub(crate) fn forget_slow(&mut self, now: Monotonic) {
         self.slow.retain(|_, until| now < *until);
     }

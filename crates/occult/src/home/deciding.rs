@@ -198,9 +198,9 @@ impl Home {
         tid: TransactionId,
     ) {
         if !self.records.contains_key(&tid) {
-            // A PREPARE or COMMIT that arrives later must find the decision. Nothing arrives about
-            // transactions below `oldest`; and a commit of one would still be recorded, because
-            // the participant that asks has not confirmed it.
+            // A PREPARE or COMMIT that arrives later must find the decision. Neither arrives for a
+            // transaction below `oldest`. If such a transaction had committed, its record would
+            // still be here, because the participant that asks has not confirmed the commit.
             if self.may_arrive(tid) && context.config.has(Rule::AbortRecord) {
                 context.out.rare(rare::RESOLVED);
                 self.decide(context, tid, Decision::Abort, Vec::new());
@@ -216,9 +216,9 @@ impl Home {
         }
     }
 
-    /// A participant asks about a transaction whose decision home was taken by force. Its commit
-    /// counts if it was among the writes that were taken over. Otherwise the transaction is lost
-    /// with the other writes, and aborts.
+    /// Answers a participant that asks about a transaction whose decision home was taken by force.
+    /// The transaction has committed if its commit came with the writes that were taken over.
+    /// Otherwise its writes at the decision home are lost, and it aborts.
     pub(crate) fn on_resolve_lost(
         &mut self,
         context: &mut Context<'_>,
@@ -250,8 +250,8 @@ impl Home {
         self.first_open(tid.client).is_none_or(|first| tid >= first)
     }
 
-    /// OLDEST: the client will send nothing more about transactions below `oldest`, and nothing
-    /// more at all as an earlier incarnation.
+    /// OLDEST: the client sends nothing more about transactions below `oldest`, and its earlier
+    /// incarnations send nothing more at all.
     pub(crate) fn on_oldest(&mut self, client: ClientId, oldest: u64) {
         let known = self.oldest.entry(client).or_default();
         *known = oldest.max(*known);
@@ -260,8 +260,8 @@ impl Home {
         self.forget(client);
     }
 
-    /// Removes the records of transactions of a client's worker about which no process can ask any
-    /// more.
+    /// Removes records of a client worker's transactions. No process can ask about these
+    /// transactions any more.
     fn forget(&mut self, client: ClientId) {
         let Some(open) = self.first_open(client) else { return };
         let earliest = ClientId { incarnation: 0, ..client };
@@ -276,7 +276,7 @@ impl Home {
         }
     }
 
-    /// Waits for no confirmation of a site that has been removed.
+    /// Stops waiting for confirmations of a site that has been removed.
     pub(crate) fn stop_waiting_for(&mut self, site: SiteId) {
         let waiting = self.unconfirmed.iter().filter_map(|tid| match self.records.get(tid) {
             Some(Ended::Committed { waiting, .. }) => Some((*tid, waiting)),
@@ -300,7 +300,7 @@ impl Home {
         }
     }
 
-    /// Sends messages again that may be lost: decisions that participants have not confirmed, and
+    /// Repeats messages that may be lost: decisions that participants have not confirmed, and
     /// requests to decide about expired prepares.
     pub(crate) fn on_tick(&mut self, context: &mut Context<'_>) {
         if !self.waits() {
@@ -358,8 +358,9 @@ impl Home {
         })
     }
 
-    /// Drops what is undecided or hidden in a shard that was taken from this worker by force. Its
-    /// new home knows nothing of it, and decides instead of this one.
+    /// Drops what is undecided or hidden in a shard that was taken from this worker by force. The
+    /// shard's new home does not have these transactions and writes, and decides instead of this
+    /// home.
     pub(crate) fn drop_shard(&mut self, context: &mut Context<'_>, shard: ShardId) {
         context.store.drop_hidden(shard);
         self.decided.retain(|(of, _), _| *of != shard);
@@ -390,7 +391,7 @@ impl Home {
         self.answer_parked(context);
     }
 
-    /// Sends the commits that participants have not confirmed, unless it has sent them lately.
+    /// Sends the commits that participants have not confirmed, unless they were sent lately.
     fn send_decisions(&mut self, context: &mut Context<'_>) {
         for tid in &self.unconfirmed {
             if let Some(record) = self.records.get_mut(tid) {

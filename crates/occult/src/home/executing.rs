@@ -45,7 +45,7 @@ impl Home {
         context.out.send(from, Body::Executed(tid, attempt, answer));
     }
 
-    /// Carries out how a transaction has ended, and keeps the answer for a client that repeats the
+    /// Carries out the result of a transaction, and keeps the answer for a client that repeats the
     /// request.
     pub(super) fn note_executed(
         &mut self,
@@ -84,8 +84,8 @@ impl Home {
         if self.is_too_far_ahead(context, timestamp.greatest(context.site())) {
             return refused(Executed::Ahead);
         }
-        // If a read shard was taken by force since, its new home may assign stamps below the one
-        // that the read has seen as shown. The client may not know of the move yet.
+        // If a read shard was taken by force since, its new home may assign stamps below the
+        // shardstamp of the read. The client may not know of the move yet.
         let has_moved =
             |(shard, _, epoch): &&(ShardId, Stamp, u64)| *epoch < context.homes.moved_by(*shard);
         if let Some((shard, ..)) = reads.iter().find(has_moved) {
@@ -119,7 +119,7 @@ impl Home {
     }
 }
 
-/// Executes an operation on the latest version of its key, shown or not, because a hidden version
+/// Executes an operation on the latest version of its key, also if that version is hidden: it
 /// precedes this write. Adds the effect to `writes`.
 fn run(
     context: &Context<'_>,

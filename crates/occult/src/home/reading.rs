@@ -21,15 +21,15 @@ pub(super) struct ParkedRead {
 }
 
 impl Home {
-    /// Reads a key at its home (List. 2 l. 10–12; Fig. 4 l. 15–17). At another home, the client
-    /// may have seen the commit of a transaction that is still undecided here. This is possible
-    /// only if the stamp that was assigned here is at most the client's entry. The read then waits
-    /// for the decision, and this home asks for it.
+    /// Reads a key at its home (List. 2 l. 10–12; Fig. 4 l. 15–17). At another home, the client may
+    /// have seen the commit of a transaction that is still undecided here. This is possible only if
+    /// the stamp that was assigned here is at most the client's entry. In this case the read waits,
+    /// and this home asks for the decision.
     pub(crate) fn on_read(&mut self, context: &mut Context<'_>, from: Address, read: Read) {
         let now = context.now.monotonic;
         self.used = Some(now);
         if self.is_too_far_ahead(context, read.at_least) {
-            // The reader finds that the answer does not reach its entry.
+            // The reader finds that the answer's shardstamp is below its entry.
             let read = Read { at_least: Stamp::ZERO, ..read };
             return self.read_since(context, from, read, now);
         }
@@ -53,7 +53,7 @@ impl Home {
             .map(|(_, tid)| *tid)
             .collect();
         if !context.is_home(shard) {
-            // The data of the shard arrives.
+            // The data of the shard has not arrived yet.
             self.parked.push(ParkedRead { from, read, since });
             return;
         }
@@ -75,11 +75,12 @@ impl Home {
         let (result, dependencies) =
             context.store.read(shard, &read.key, &read.op, read.own.as_ref());
         // A compressed timestamp can contain a stamp of another home for this shard. If the clock
-        // stayed below it, the version would look stale until the wall clock has passed it.
+        // stayed below that stamp, the version would look stale until the wall clock passed the
+        // stamp.
         let named = dependencies.stamp(shard, context.homes);
         let named = if self.is_too_far_ahead(context, named) { Stamp::ZERO } else { named };
-        // Whatever is at or below the clock is shown, or held by an undecided transaction. The
-        // reported stamp binds later assignments.
+        // Every write up to the clock is shown, or waits for an undecided transaction. Later
+        // assigned stamps are above the reported one.
         self.advance(context, read.at_least.max(named).max(context.clock()));
         let shown = self.shown(context.config, shard);
         let answer = ReadAnswer { number: read.number, result, dependencies, shown };

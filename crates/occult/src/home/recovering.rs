@@ -56,7 +56,7 @@ impl Home {
             prepared.since = Monotonic(0);
         }
         self.streams.restart();
-        // The bound in the journal may be lower than what these records have raised.
+        // The bound in the journal may be lower than the clock that results from these records.
         self.ceiling = Stamp::ZERO;
         self.advance(context, self.clock);
     }
@@ -70,7 +70,7 @@ impl Home {
         .collect()
     }
 
-    /// Restores such a decision.
+    /// Restores a decision whose writes are not shown.
     pub(crate) fn restore_decision(
         &mut self,
         (shard, stamp, decided): (ShardId, Stamp, DecidedCommit),

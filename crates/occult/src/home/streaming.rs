@@ -11,15 +11,15 @@ use super::{Context, Home};
 use crate::message::{Batch, Body, Copies, CopyRequest, Entry, Progress, Stored, StoredAt, Taken};
 use crate::shard::Stamp;
 
-/// Number of entries that are kept for replicas that have missed some. A replica that lacks more is
-/// sent copies.
+/// Number of entries that a home keeps for replicas that have missed some. A replica that lacks
+/// older entries receives copies.
 const KEPT: usize = 4_096;
 /// Greatest number of entries in one batch.
 const BATCH_ENTRIES: usize = 256;
 /// Number of keys in a group of copies.
 const COPY_KEYS: usize = 256;
 
-/// The part of the stream that was sent to a replica, and that it has confirmed.
+/// The part of the stream that was sent to a replica, and the part that the replica has confirmed.
 #[derive(Debug, Default)]
 struct Sent {
     /// Position up to which entries were sent.
@@ -36,9 +36,10 @@ struct Sent {
 }
 
 impl Sent {
-    /// Returns whether the replica is to get a message as soon as it may. A home that clients have
-    /// used since the last message (`used`) publishes its progress: other homes are used as much,
-    /// and who has seen their new stamps must not take this home's replicas for stale.
+    /// Returns whether the home has news for the replica. A home that clients have used since the
+    /// last message publishes its progress: clients use other homes as well, and a session with
+    /// their new stamps must not find this home's replicas stale. `used` is the time of the last
+    /// use.
     fn has_news(&self, end: u64, used: Option<Monotonic>) -> bool {
         self.position < end || self.wanted || (self.at.is_some() && used > self.at)
     }
@@ -47,7 +48,7 @@ impl Sent {
 /// The stream, and the part of it that was sent to each replica.
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// Start of this process. Positions of another start have no meaning in this one.
+    /// Start of this process. A position is valid in the stream of one start only.
     start: u64,
     /// Position before the first of `entries`.
     first: u64,
@@ -180,7 +181,8 @@ impl Home {
         }
     }
 
-    /// Returns what each site has stored and confirmed. `unread` is what this site has confirmed.
+    /// Returns what each site has stored and confirmed. `unread` is the stamp that this site has
+    /// confirmed.
     pub(crate) fn stored(&self, others: &[SiteId], me: SiteId, unread: Stamp) -> Vec<StoredAt> {
         let mut all = self.streams.stored_at(others.iter().copied());
         all.push(StoredAt { site: me, stored: self.clock, unread });
@@ -205,7 +207,8 @@ impl Home {
         entries.map(|entry| entry.writes.iter().map(|(key, ..)| key).collect())
     }
 
-    /// A replica reports its progress. If it lacks entries, sends these, or copies.
+    /// Handles a replica's report of its progress. Sends the entries that the replica requests, or
+    /// copies.
     pub(crate) fn on_stored(
         &mut self,
         context: &mut Context<'_>,
@@ -233,14 +236,14 @@ impl Home {
         }
     }
 
-    /// A replica requests progress.
+    /// Handles a replica's request for progress.
     pub(crate) fn on_wanted(&mut self, context: &mut Context<'_>, from: Address) {
         if context.targets.contains(&from) {
             self.streams.sent.entry(from).or_default().wanted = true;
         }
     }
 
-    /// A replica requests the next group of copies.
+    /// Handles a replica's request for the next group of copies.
     pub(crate) fn on_copy_request(
         &mut self,
         context: &mut Context<'_>,

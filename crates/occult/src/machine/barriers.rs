@@ -24,8 +24,8 @@ pub(super) struct Waiting {
 }
 
 impl Occult {
-    /// Counts the sites that are known to store all writes of this worker's shards on which a
-    /// session depends, by what `progress_of_homes` has returned. The site of a home counts.
+    /// Counts the sites that store all writes of this worker's shards on which a session depends,
+    /// according to the result of `progress_of_homes`. The home's site counts as one of them.
     fn count_stored(&self, past: &CausalTimestamp, progress: &[(Address, Vec<StoredAt>)]) -> usize {
         let each = progress.iter().filter_map(|home| self.count_stored_of(past, home));
         each.min().unwrap_or(self.others.len() + 1)
@@ -82,8 +82,8 @@ impl Occult {
         self.want_progress(now);
     }
 
-    /// Answers barriers whose past enough sites store, and those that have waited for too long.
-    /// Only ticks do this, because many barriers may wait, and many inputs arrive between ticks.
+    /// Answers barriers whose past enough sites store, and barriers that have waited for too long.
+    /// Called on ticks only, because many barriers may wait, and many inputs arrive between ticks.
     pub(super) fn answer_waiting(&mut self, now: Now) {
         if self.waiting.is_empty() {
             return;

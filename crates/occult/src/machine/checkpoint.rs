@@ -1,10 +1,10 @@
 //! Parts of a checkpoint, which are written while the worker continues.
 //!
-//! Everything but the values comes first. Each value is therefore at least as recent as that part:
-//! it contains all writes of transactions that had ended by then, and of batches up to the
-//! positions in it. Records since the checkpoint began are replayed at recovery. The prepares whose
-//! decisions come later are in the first part, and the stamp of each value shows which writes it
-//! contains.
+//! Everything but the values comes first. Each value is therefore at least as recent as that first
+//! part: the value contains all writes of transactions that had ended by then, and of batches up to
+//! the positions in the first part. Records since the checkpoint began are replayed at recovery.
+//! The prepares whose decisions come later are in the first part, and the stamp of each value shows
+//! which writes it contains.
 
 use solera_data::Key;
 

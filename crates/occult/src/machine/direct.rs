@@ -10,8 +10,8 @@ use crate::timestamp::CausalTimestamp;
 
 impl Occult {
     /// Reads a key of this worker for a session with this past, and adds the version's dependencies
-    /// to the past. Returns `None` if the copy here is not known to be recent enough; the read then
-    /// has to go the usual way. Changes nothing in this case.
+    /// to the past. Returns `None`, and leaves the past unchanged, if the copy here is not known to
+    /// be recent enough; the caller then sends the read as a command.
     pub fn read_at_once(
         &mut self,
         now: Now,
@@ -72,7 +72,7 @@ impl Occult {
         self.home.unstored(sites.saturating_sub(1)).count() + self.store.hidden()
     }
 
-    /// Returns the keys of these writes, of at most `most` of them.
+    /// Returns the keys of at most `most` of the writes that [`unstored`](Self::unstored) counts.
     pub fn unstored_keys(&self, sites: usize, most: usize) -> Vec<Key> {
         let entries = self.home.unstored(sites.saturating_sub(1));
         entries.flatten().take(most).cloned().collect()

@@ -2,12 +2,12 @@
 //!
 //! A move is agreed on by a strong transaction of UniStore, which writes it under the next number.
 //! Every worker carries out all moves in the order of their numbers. The former home of a shard
-//! then prepares nothing more in it, and hands its data over when all of its transactions there are
-//! decided. The new home puts the data into its stream, where replicas find it. Until a replica has
-//! it, the replica's copy of the shard counts as stale.
+//! then prepares no further transaction in the shard. It hands the data over when all of its
+//! transactions in the shard are decided. The new home puts the data into its stream, where
+//! replicas find it. Until a replica has the data, its copy of the shard counts as stale.
 //!
 //! A forced move does without the former home. The new home collects the data of all other copies
-//! instead. Writes that none of them has are lost.
+//! instead. Writes that no such copy has are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -90,7 +90,7 @@ impl Moving {
         Moving { known: knows_table, ..Moving::default() }
     }
 
-    /// Returns whether something is under way.
+    /// Returns whether the table is missing, or an arrival or announcement is under way.
     pub(super) fn is_busy(&self) -> bool {
         !self.known || !self.arriving.is_empty() || self.announcements > 0
     }
@@ -113,8 +113,8 @@ impl Occult {
         open.map(|((shard, _), _)| *shard).collect()
     }
 
-    /// Returns whether a session with this past, which it had when `epoch` moves were carried out,
-    /// may depend on writes that were lost since.
+    /// Returns whether a session with this past may depend on writes that were lost since. The
+    /// session had this past when `epoch` moves were carried out.
     pub fn has_lost(&self, past: &crate::timestamp::CausalTimestamp, epoch: u64) -> bool {
         epoch < self.homes.epoch() && past.has_lost(&self.homes, epoch)
     }
@@ -127,8 +127,8 @@ impl Occult {
         }
     }
 
-    /// Replies how far the moves are carried out, and asks the workers for news that this one
-    /// misses.
+    /// Replies how far the moves are carried out, and requests the table from workers that may have
+    /// newer data.
     pub(super) fn on_moves(&mut self, request: RequestId) {
         let epoch = self.homes.epoch();
         let known = |worker: &Address| self.moving.epochs.get(worker).copied().unwrap_or_default();
@@ -140,7 +140,8 @@ impl Occult {
         }
         let asked = match arriving {
             0 => behind.clone(),
-            // Some home may have announced what it has taken over while this worker was away.
+            // While this worker was away, some home may have announced that it has taken shards
+            // over.
             _ => self.all_others(),
         };
         for worker in asked {
@@ -213,8 +214,8 @@ impl Occult {
         }
     }
 
-    /// Carries out the moves of a table that are new here. Returns whether what is lost, or is not,
-    /// is new here.
+    /// Carries out the moves of a table that are new here. Returns whether the table has news about
+    /// the last writes of former homes.
     pub(crate) fn apply_table(&mut self, now: Now, table: &Table) -> bool {
         if !self.moving.known {
             self.config.founders = usize::from(table.founders);
@@ -291,7 +292,7 @@ impl Occult {
             .flat_map(|shard| {
                 let taken = self.store.taken_by(shard);
                 let changes = self.homes.changes(shard);
-                // A forced move replaces what earlier ones wait for.
+                // A forced move replaces the arrivals for which earlier moves wait.
                 let forced = changes.iter().rposition(|change| change.forced).unwrap_or(0);
                 let open = changes[forced..].iter();
                 let open = open.filter(move |change| change.number > taken && change.to == me.site);
@@ -352,7 +353,7 @@ impl Occult {
         };
         requested.retain(is_under_way);
         let mut complete = Vec::new();
-        // The next ones by turns, so that those which wait for a lost site delay no others.
+        // Arrivals are requested in turn, so that those which wait for a lost site delay no others.
         for _ in 0..arriving.len() {
             if requested.len() >= WINDOW {
                 break;
@@ -386,13 +387,13 @@ impl Occult {
         }
     }
 
-    /// Returns a stamp up to which this copy has all writes that a shard's homes have shown before
-    /// the change at this place in the shard's changes.
+    /// Returns a stamp up to which this copy has all writes that a shard's homes had shown before a
+    /// change. `at` is the index of the change in the shard's changes.
     fn last_here(&self, shard: ShardId, at: usize) -> Stamp {
         let changes = &self.homes.changes(shard)[..at];
         let taken = self.store.taken_by(shard);
         // The first change whose data has not arrived here. Since that move, this copy has ignored
-        // what the home before it still sends.
+        // what the home before the move still sends.
         let shown = match changes.iter().find(|change| change.number > taken) {
             Some(left) => self.moving.shown.get(&(shard, left.number)).copied(),
             None => self
@@ -423,7 +424,7 @@ impl Occult {
         }
         let was_home = self.homes.home_before(shard, at) == Some(self.config.address.site);
         let has_all = before.is_none_or(|before| self.store.taken_by(shard) >= before);
-        // A forced move takes what is there.
+        // A forced move takes the data that this copy has.
         let is_ready = change.forced || !was_home || has_all;
         if !is_ready || !self.home.is_drained(&self.store, shard) {
             // The new home asks again.
@@ -437,7 +438,7 @@ impl Occult {
             false => self.last_here(shard, at),
         };
         if has_served {
-            // No later write may have a stamp that a client has seen as shown here.
+            // No later write may have a stamp that this home has reported as shown.
             self.with_home(now, |it, context| it.report(context, Stamp::ZERO));
         }
         let losses = self.homes.losses(shard);
@@ -487,7 +488,7 @@ impl Occult {
         self.request_data(now);
     }
 
-    /// Drops what was lost in forced moves before which the data of the shard here was written.
+    /// Drops versions of a shard that were lost in forced moves since the data here was written.
     fn drop_lost(&mut self, shard: ShardId) {
         let losses = self.homes.losses(shard);
         self.store.drop_lost(shard, &losses);
@@ -555,9 +556,9 @@ impl Occult {
         }
     }
 
-    /// Proposes that the members take over the shards of sites that are leaving. The first worker
-    /// of the first member does it. Each worker proposes to complete the moves that wait for such a
-    /// site.
+    /// Proposes moves for sites that are leaving. The first worker of the first member proposes
+    /// that the members take over their shards. Each worker proposes to complete the moves that
+    /// wait for such a site.
     fn move_from_removed(&mut self, now: Now) {
         let me = self.config.address;
         if !self.moving.known

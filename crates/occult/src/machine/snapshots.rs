@@ -63,7 +63,7 @@ impl Occult {
         snapshots.open.insert(id, snapshot);
         let mut peaks = snapshots.peaks.clone();
         raise(&mut peaks, self.gateway.written().clone());
-        // A write that is decided elsewhere may have been acknowledged, and be prepared here.
+        // A write that is only prepared here may be committed elsewhere, and acknowledged.
         let group = self.config.scheme.group_of(self.config.address.site);
         raise(&mut peaks, [(group, self.home.clock())]);
         SnapshotAnswer::Marked(peaks)
@@ -87,7 +87,8 @@ impl Occult {
             }
             note(self.homes.home(shard), self.shown_here(shard));
         }
-        // A shard may move to one of these homes now. They assign it greater stamps.
+        // A shard may move to one of these homes now. That home then assigns stamps above this
+        // floor.
         for home in self.homes_elsewhere() {
             note(home.site, self.replica.floor(home));
         }

@@ -22,16 +22,17 @@ const EXCHANGE: Duration = Duration::from_millis(200);
 const SWEEP_KEYS: usize = 2_000;
 /// Time after its last use for which a worker counts as used.
 const USED: Duration = Duration::from_secs(1);
-/// Time after the last use of a site's workers for which they go on with the exchange, so that the
+/// Time for which the workers of a site continue the exchange after their last use, so that the
 /// last timestamps become empty.
 const REST: Duration = Duration::from_secs(30);
 
-/// When periodic work is due.
+/// Times that determine when periodic work is due.
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
     /// Time of the last command or request of a client here.
     used: Option<Monotonic>,
-    /// Time of the last one at another worker of this site, as far as known.
+    /// Time of the last command or request of a client at another worker of this site, as far as
+    /// known.
     used_elsewhere: Option<Monotonic>,
     exchanged: Option<Monotonic>,
 }
@@ -65,7 +66,7 @@ impl Occult {
         shown.min().unwrap_or_default()
     }
 
-    /// Returns what this site has confirmed about the homes of a site.
+    /// Returns the stamp that this site has confirmed for a site's homes; see `StoredAt::unread`.
     pub(super) fn unread_here(&self, site: SiteId) -> Stamp {
         self.passed.unread(site, self.workers())
     }
@@ -117,8 +118,8 @@ impl Occult {
         self.store.sweep(SWEEP_KEYS, forget);
     }
 
-    /// Returns what this worker knows about the stamps of each site, and confirms what no
-    /// transaction here has missed.
+    /// Returns this worker's report about each site, and confirms stamps below which no open
+    /// transaction here has read.
     fn passing(&mut self) -> Vec<Passing> {
         let sites: Vec<SiteId> = self.members.members_and_joining().collect();
         let progress = self.progress_of_homes();
@@ -145,7 +146,7 @@ impl Occult {
                 true => self.gateway.least_read(site, &self.homes),
                 false => NO_LIMIT,
             };
-            // A snapshot that begins is an open transaction of this site's clients.
+            // A snapshot that begins counts as an open transaction.
             let is_beginning = self.store.snapshots.is_beginning();
             if all_shown < NO_LIMIT && least_read >= all_shown && !is_beginning {
                 self.passed.confirm(site, all_shown);

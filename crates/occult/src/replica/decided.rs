@@ -34,7 +34,8 @@ impl Decisions {
         of_home.add(tid, (shard, commit));
     }
 
-    /// Returns the commit of a transaction that was decided with writes of a shard.
+    /// Returns the commit of a transaction whose decision came with writes of this shard, if the
+    /// replica has it.
     pub(super) fn find(&self, shard: ShardId, tid: TransactionId) -> Option<&Commit> {
         let mut known = self.0.values().filter_map(|of_home| of_home.get(&tid));
         known.find(|(of, _)| *of == shard).map(|(_, commit)| &**commit)

@@ -23,8 +23,8 @@ type Place = (Stamp, u64);
 #[derive(Debug, Default)]
 pub(super) struct ParkedReads {
     reads: BTreeMap<ShardId, BTreeMap<Place, ParkedRead>>,
-    /// All reads by the ends of their waits, and some that have been answered. All reads wait
-    /// equally long.
+    /// All waiting reads, and some answered ones, in the order in which their waits end. All reads
+    /// wait equally long.
     ends: VecDeque<(Monotonic, ShardId, Place)>,
     arrived: u64,
 }
@@ -34,7 +34,7 @@ impl ParkedReads {
         self.reads.is_empty()
     }
 
-    /// Returns the shards of which reads wait.
+    /// Returns the shards for which reads wait.
     pub(super) fn shards(&self) -> Vec<ShardId> {
         self.reads.keys().copied().collect()
     }
@@ -46,7 +46,7 @@ impl ParkedReads {
         self.reads.entry(shard).or_default().insert(place, parked);
     }
 
-    /// Removes the reads of a shard that wait for no greater stamp.
+    /// Removes the reads of a shard that wait for `shown` or a smaller stamp.
     pub(super) fn take_shown(&mut self, shard: ShardId, shown: Stamp) -> Vec<ParkedRead> {
         let Some(reads) = self.reads.get_mut(&shard) else { return Vec::new() };
         let later = reads.split_off(&(shown.next(), 0));

@@ -1,5 +1,5 @@
-//! Shards whose writes a replica shows late on purpose: a fault that is injected, to see that only
-//! reads of these shards wait.
+//! Shards whose writes a replica shows late on purpose: an injected fault, with which tests check
+//! that only reads of these shards wait.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -19,7 +19,7 @@ struct Part {
     /// Position of the home's stream before the batch.
     after: u64,
     entries: Vec<Entry>,
-    /// Up to which stamp the batch shows the shard, if it says so.
+    /// Stamp up to which the batch shows the shard; `None` if the batch has no progress.
     shown: Option<Stamp>,
 }
 
@@ -38,7 +38,7 @@ struct Slow {
 pub(super) struct SlowShards(BTreeMap<ShardId, Slow>);
 
 impl SlowShards {
-    /// Delays a shard, which this home's stream shows up to a stamp.
+    /// Delays a shard that this home's stream shows up to a stamp so far.
     pub(super) fn delay(
         &mut self,
         shard: ShardId,
@@ -57,7 +57,8 @@ impl SlowShards {
         }
     }
 
-    /// Takes out of a batch what is about slow shards. `homes` returns the home of a shard.
+    /// Removes the parts of slow shards from a batch, and keeps them for later. `homes` returns the
+    /// home of a shard.
     pub(super) fn take(
         &mut self,
         (from, now): (Address, Monotonic),
@@ -80,7 +81,7 @@ impl SlowShards {
         }
     }
 
-    /// Applies what is due.
+    /// Applies the parts that are due.
     pub(super) fn apply_due(&mut self, now: Monotonic, store: &mut Store, homes: &Homes) {
         for (shard, slow) in &mut self.0 {
             while slow.parts.front().is_some_and(|part| part.due <= now) {
@@ -93,7 +94,7 @@ impl SlowShards {
         }
     }
 
-    /// Returns whether data of a shard that this home has taken over waits.
+    /// Returns whether data of a shard's takeover by this home waits here.
     pub(super) fn takes_over(&self, shard: ShardId, home: Address) -> bool {
         let slow = self.0.get(&shard).filter(|slow| slow.home == home);
         let mut entries = slow.into_iter().flat_map(|slow| &slow.parts).flat_map(|it| &it.entries);
@@ -105,7 +106,7 @@ impl SlowShards {
         self.0.values().any(|slow| !slow.parts.is_empty())
     }
 
-    /// Returns up to which stamp a slow shard of this home is shown.
+    /// Returns the stamp up to which a slow shard of this home is shown.
     pub(super) fn shown(&self, home: Address, shard: ShardId) -> Option<Stamp> {
         self.0.get(&shard).filter(|slow| slow.home == home).map(|slow| slow.shown)
     }
@@ -114,7 +115,8 @@ impl SlowShards {
         self.0.values().filter(move |slow| slow.home == home)
     }
 
-    /// Returns up to which stamp all slow shards of this home are shown; `None` if there are none.
+    /// Returns the stamp up to which all slow shards of this home are shown; `None` if there are
+    /// none.
     pub(super) fn floor(&self, home: Address) -> Option<Stamp> {
         self.of_home(home).map(|slow| slow.shown).min()
     }

@@ -9,7 +9,7 @@ use crate::message::{Batch, Copies, Progress, StoredAt};
 use crate::shard::{ShardId, Stamp};
 use crate::store::Store;
 
-/// Returns up to which stamp a home that has made this progress shows a shard.
+/// Returns the stamp up to which a shard is shown, according to its home's progress.
 pub(super) fn shown_in(progress: &Progress, shard: ShardId) -> Stamp {
     let held = progress.held.binary_search_by_key(&shard, |(held, _)| *held);
     held.map_or(progress.through, |at| progress.held[at].1)
@@ -21,8 +21,8 @@ struct Filling {
     start: u64,
     /// Position of the first group.
     position: u64,
-    /// The shards that the home had taken over when it sent the first group. The stream brings
-    /// those that it has taken over since.
+    /// The shards that the home had taken over when it sent the first group. Later takeovers arrive
+    /// with the stream.
     taken: Vec<(ShardId, u64)>,
     /// Last key of the previous group.
     after: Option<Key>,
@@ -35,7 +35,7 @@ pub(super) struct Stream {
     pub(super) position: u64,
     progress: Progress,
     filling: Option<Filling>,
-    /// Whether the replica has once had everything that the home had shown.
+    /// Whether the replica has ever had everything that the home had shown.
     filled: bool,
     /// Whether the home has reported its progress since this process started.
     pub(super) heard: bool,
@@ -130,7 +130,8 @@ impl Stream {
         }
     }
 
-    /// Begins to take copies, the first of which the home has made at this position.
+    /// Begins to take copies. `at` is the start of the home's process, and the position of the
+    /// first group.
     pub(super) fn begin_filling(&mut self, at: (u64, u64), taken: Vec<(ShardId, u64)>) {
         let (start, position) = at;
         self.filling = Some(Filling { start, position, taken, after: None });

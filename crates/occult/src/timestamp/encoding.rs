@@ -2,13 +2,13 @@
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 1 | scheme: 0 exact, 1 structural, 2 temporal, 3 per site |
-//! | number | number of entries of the scheme; exact: of shards that follow |
+//! | 1 | scheme: 0 exact, 1 structural, 2 temporal, 3 per site, 4 none (nothing follows) |
+//! | number | number of entries of the scheme; exact: number of shards that follow |
 //! | rest | exact: pairs of shard and stamp, in order of shards; structural: the stamps; temporal: a group; per site: the number of groups, and before each its site |
 //!
 //! A group consists of its catch-all, the number of explicit entries, and these entries in
 //! ascending order of stamps. An entry is the difference of its stamp to the previous one, and its
-//! shard. All numbers are LEB128: the recent stamps of one client are close together, so that
+//! shard. All numbers are LEB128. The recent stamps of one client are close together, so their
 //! differences take three bytes rather than eight.
 
 use serde::de::Error as _;
@@ -191,7 +191,7 @@ impl Reader<'_> {
         let catch_all = self.stamp()?;
         let count = self.number()?;
         if count >= u64::from(entries) {
-            return Err(Unreadable::Malformed("it has more entries than it says"));
+            return Err(Unreadable::Malformed("a group has more entries than the scheme allows"));
         }
         let (mut before, mut explicit) = (catch_all, Vec::new());
         for _ in 0..count {

@@ -5,9 +5,9 @@ use crate::shard::{ShardId, Stamp};
 /// The greatest stamps with their shards, and a stamp that is not below that of any other shard
 /// (Occult §5, "Temporal compression").
 ///
-/// Every explicit stamp is above the catch-all, because other entries would carry no information. A
-/// shard without an entry may be one on which the owner does not depend at all. For such a shard,
-/// the catch-all is a false dependency, which may cost a retried read but never safety.
+/// Every explicit stamp is above the catch-all, because other entries would carry no information.
+/// The owner may not depend at all on a shard without an entry. For such a shard, the catch-all is
+/// a false dependency, which may cost a retried read but never safety.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recent {
     /// In descending order of stamps.

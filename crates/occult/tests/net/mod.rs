@@ -155,7 +155,7 @@ impl Net {
         self.members = members;
     }
 
-    /// Removes a site, of which nobody has heard meanwhile.
+    /// Removes a site that has sent nothing meanwhile.
     pub(crate) fn remove(&mut self, site: u8) {
         let by = if site == C { P } else { C };
         let members = Members::new(3).changed(SiteId(by), SiteId(site), Change::Remove);
@@ -187,7 +187,7 @@ impl Net {
         key_of(&self.workers[0], shard, nth)
     }
 
-    /// Writes so much at a home that its stream forgets what came before.
+    /// Writes so much at a home that its stream drops the earlier entries.
     pub(crate) fn flood(&mut self, site: u8, shard: u16, rule: impl Fn(Sent) -> Do) {
         let key = self.key(shard, 1_000);
         for n in 0..4_200 {

@@ -12,16 +12,17 @@ use super::{Shape, World};
 /// Key and number of lost writes.
 #[derive(Default)]
 pub(crate) struct Lost {
-    /// Writes that the failed site has shown, and nobody else has received.
+    /// Writes that the failed site has shown, and that no other site has received.
     shown: BTreeSet<(String, u64)>,
-    /// Committed writes that no home has been seen to show. Their home, or the one that had
-    /// decided, has probably failed before; or the one that has shown it has crashed at once.
+    /// Committed writes that the world has seen no home show. Their home or decision home has
+    /// probably failed before, or a home has crashed as soon as it showed them.
     unshown: BTreeSet<(String, u64)>,
 }
 
 impl Shape {
-    /// Returns whether sessions learn that what they depend on is lost. Only timestamps that
-    /// distinguish sites know it. Stamps, which deletions do not show, order the versions.
+    /// Returns whether sessions learn that they depend on lost writes. They can do so only with
+    /// timestamps that distinguish sites. The judge needs the stamps of all versions, which
+    /// deletions do not show.
     pub(crate) fn tells_losses(&self) -> bool {
         self.forced && matches!(self.scheme, Scheme::PerSite(_)) && !self.deletes
     }
@@ -66,8 +67,8 @@ impl World {
     }
 }
 
-/// Returns the reads by which sessions missed what they depended on, because it is lost: a session
-/// that has read or written a lost write reads other versions of its key.
+/// Returns the reads in which a session that has read or written a lost write reads another version
+/// of its key.
 pub(crate) fn read_after_losses(history: &History, lost: &Lost) -> Vec<String> {
     let is_lost = |key: &String, id| lost.shown.contains(&(key.clone(), id));
     let mut committed: Vec<&Transaction> = history.transactions.iter().collect();
@@ -109,8 +110,8 @@ fn writes_of(transaction: &Transaction) -> impl DoubleEndedIterator<Item = &Writ
     })
 }
 
-/// Removes lost writes and what has read them, because no version of a key precedes or follows
-/// them.
+/// Removes lost writes and the reads that returned them, because they have no place in the order of
+/// a key's versions.
 pub(crate) fn without(mut history: History, lost: &Lost) -> History {
     let is_lost = |key: &String, id| {
         let write = (key.clone(), id);

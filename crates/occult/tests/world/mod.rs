@@ -29,14 +29,14 @@ use self::sessions::Sessions;
 pub(crate) const MS: u64 = 1_000_000;
 const SHARDS: u16 = 8;
 const PARTITIONS: u16 = 4;
-/// Faults end.
+/// Time when faults end.
 const QUIET_MS: u64 = 4_000;
-/// A site fails for good, if one does; and the others take its shards.
+/// Time when a site fails for good and the others take its shards, in worlds with such a failure.
 const FORCED_MS: u64 = 2_000;
 const TAKEN_MS: u64 = 4_100;
-/// Sessions end.
+/// Time when sessions end.
 const LAST_MS: u64 = 5_000;
-/// The world ends.
+/// Time when the world ends.
 const END_MS: u64 = 9_000;
 
 /// What differs between worlds.
@@ -118,7 +118,7 @@ impl World {
             if shape.forced && world.now == FORCED_MS * MS {
                 world.fail_for_good();
             }
-            // An operator repeats what has no effect, because a process has failed meanwhile.
+            // An operator repeats a command that has no effect because a process has failed.
             if world.dead.is_some()
                 && world.now >= TAKEN_MS * MS
                 && world.now.is_multiple_of(200 * MS)
@@ -332,7 +332,7 @@ impl World {
         self.lost.push(victim);
     }
 
-    /// Makes something fail now and then.
+    /// Injects a fault now and then.
     fn faults(&mut self) {
         let sites = self.shape.sites;
         if self.random.one_in(300) && sites > 1 {

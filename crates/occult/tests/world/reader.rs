@@ -142,9 +142,9 @@ impl Reader {
         }
     }
 
-    /// Returns the writes of which the snapshot contains neither the version nor a later one, and
-    /// that the site had acknowledged before. What is lost with a site is missing by definition;
-    /// removals have no stamp here.
+    /// Returns writes that the site had acknowledged before the snapshot, and of whose key the
+    /// snapshot has neither this version nor a later one. Returns none in worlds that lose writes,
+    /// and in worlds with removals, which have no stamp here.
     fn missed(&self, world: &World, found: &BTreeMap<Key, u64>) -> Vec<String> {
         if world.shape.forced || world.shape.deletes {
             return Vec::new();
@@ -156,7 +156,7 @@ impl Reader {
             let version = found.get(key).map(|found| stamp(key, *found));
             match (version, stamp(key, *id)) {
                 (None, _) => true,
-                // A home that has crashed meanwhile has not said which stamp it is.
+                // A home that has crashed meanwhile has not reported the stamp.
                 (Some(None), _) | (_, None) => false,
                 (Some(Some(version)), Some(acknowledged)) => version < acknowledged,
             }

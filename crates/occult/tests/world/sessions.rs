@@ -135,7 +135,7 @@ impl Sessions {
         }
     }
 
-    /// The clients' part of these workers is gone, and what their sessions have begun is unknown.
+    /// Ends the sessions whose workers have crashed. The outcome of what they had begun is unknown.
     pub(crate) fn lost(&mut self, workers: &[Address]) {
         for at in 0..self.sessions.len() {
             let session = &self.sessions[at];
@@ -250,8 +250,8 @@ impl Sessions {
         if !self.knows_losses(world, at, &steps) {
             return;
         }
-        // Some clients wait for so long that all replicas learn of what others write meanwhile.
-        // They must have ended when the sites' values are compared.
+        // Some clients wait so long that all replicas receive the writes of other clients
+        // meanwhile. These clients must have ended when the sites' values are compared.
         let is_early = world.now + 4_000 * MS < last;
         let pause = match is_early && world.random.one_in(8) {
             true => 300 + world.random.below(600),
@@ -469,7 +469,7 @@ impl Sessions {
         }
     }
 
-    /// Finds out what has become of transactions that were not answered in time.
+    /// Requests the outcomes of transactions that were not answered in time.
     pub(crate) fn find_outcomes(&mut self, world: &mut World) {
         for (place, worker, incarnation, number) in std::mem::take(&mut self.unanswered) {
             let answer = world.ask(worker, Command::Outcome { incarnation, number });

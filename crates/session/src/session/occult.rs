@@ -1,5 +1,5 @@
 //! Commands on keys of spaces that Occult runs, transactions of level `pcpsi`, and the session's
-//! past there.
+//! past in these spaces.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ use crate::plan::{self, KeyOp, Plan};
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// What a session keeps about keys that Occult holds.
+/// A session's state for keys that Occult holds.
 #[derive(Debug)]
 pub(crate) struct OccultSession {
     /// What the session has seen and written.
     pub(crate) past: CausalTimestamp,
-    /// Number of moves of homes that were carried out when the past was last found to depend on
-    /// nothing that is lost.
+    /// Number of moves of homes that had been carried out when the last check found that the past
+    /// depends on no lost write.
     pub(crate) epoch: u64,
     /// What reads do when the local replica is not recent enough.
     pub(crate) on_stale: OnStale,
@@ -39,17 +39,17 @@ pub(crate) struct OccultSession {
     pub(crate) reads: u64,
     pub(crate) stale: u64,
     pub(crate) at_home: u64,
-    /// The transaction of an update whose outcome is unknown. The session must know it before it
-    /// goes on.
+    /// The transaction of an update whose outcome is unknown. The session must learn the outcome
+    /// before it goes on.
     pub(super) pending: Option<u64>,
-    /// Whether nobody knows the outcome of an update any more, on which the session may depend. It
-    /// goes on only after RESET.
+    /// Whether the outcome of an update on which the session may depend cannot be learned any more.
+    /// The session goes on only after RESET.
     pub(super) has_lost_outcome: bool,
-    /// Keys that the present transaction has used, or the last one, for errors.
+    /// Keys that the present or last transaction has used, for errors.
     used: Vec<Key>,
     /// Watched keys, and the digest of each when it was watched.
     watched: Vec<(Key, Result<Outcome, OpError>)>,
-    /// The snapshot in which the open transaction reads all keys, if it does.
+    /// The snapshot from which the open transaction reads all keys; `None` if it has begun none.
     pub(super) snapshot: Option<u64>,
 }
 
@@ -111,7 +111,7 @@ impl OccultSession {
 
 impl<W: Context> ClientSession<W> {
     /// Reads a key of this worker and appends the reply, if the copy here is recent enough. Returns
-    /// whether that was possible; otherwise nothing has happened.
+    /// whether the copy was recent enough; otherwise has no effect.
     pub(crate) fn read_occult_at_once(
         &mut self,
         command: &'static Described,
@@ -139,7 +139,7 @@ impl<W: Context> ClientSession<W> {
     /// Returns whether Occult runs the spaces of these keys.
     ///
     /// # Errors
-    /// The error reply, if it runs only some of them, or another protocol runs the open
+    /// The error reply, if Occult runs only some of these spaces, or another protocol runs the open
     /// transaction.
     pub(crate) fn is_for_occult<'a>(
         &self,
@@ -289,7 +289,7 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// SOLERA.BEGIN PCPSI: opens a transaction. It validates the watched keys.
+    /// SOLERA.BEGIN PCPSI: opens a transaction. The transaction validates the watched keys.
     ///
     /// # Errors
     /// The error reply.
@@ -315,8 +315,8 @@ impl<W: Context> ClientSession<W> {
         Ok(())
     }
 
-    /// Runs a command's operations in a transaction. Aborts the transaction if one of them cannot
-    /// be done.
+    /// Runs a command's operations in a transaction. Aborts the transaction if one of the
+    /// operations cannot be done.
     async fn operate_on_occult(
         &mut self,
         transaction: OccultTransaction,
@@ -425,7 +425,7 @@ impl<W: Context> ClientSession<W> {
     /// Drops a transaction after validation of its reads.
     ///
     /// # Errors
-    /// The error reply, if they do not belong to one snapshot.
+    /// The error reply, if the reads do not belong to one snapshot.
     pub(super) async fn certify_on_occult(
         &mut self,
         transaction: OccultTransaction,
@@ -495,7 +495,8 @@ impl<W: Context> ClientSession<W> {
         Ok(replies)
     }
 
-    /// Reads the watched keys again in a transaction, which commits only if they do not change.
+    /// Reads the watched keys again in a transaction, which commits only if these keys do not
+    /// change.
     async fn validate_watched(
         &mut self,
         transaction: OccultTransaction,
@@ -598,7 +599,7 @@ impl<W: Context> ClientSession<W> {
     }
 
     /// Returns the time up to which every copy of every key that Occult holds shows all writes;
-    /// `None` if it holds none.
+    /// `None` if Occult holds no keys.
     ///
     /// # Errors
     /// The error reply.
@@ -612,8 +613,8 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// Adds a token's past to the session's. The session waits for nothing but the list of moves of
-    /// homes with which the past belongs: each of its reads is checked.
+    /// Adds a token's past to the session's. The session waits only until this site has the moves
+    /// of homes that the token has seen: each of the session's reads is checked.
     ///
     /// # Errors
     /// The error reply, if the past belongs to another configuration, or depends on lost writes.
@@ -642,11 +643,10 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// Waits for the outcome of an update that was unknown, which the session must have before it
-    /// goes on.
+    /// Waits for the unknown outcome of an update. The session needs the outcome before it goes on.
     ///
     /// # Errors
-    /// The error reply, if the outcome is still unknown, or nobody knows it any more.
+    /// The error reply, if the outcome is still unknown, or cannot be learned any more.
     pub(crate) async fn await_pending(&mut self) -> Result<(), String> {
         self.check_lost()?;
         self.occult.check_outcome()?;
@@ -655,8 +655,8 @@ impl<W: Context> ClientSession<W> {
         self.occult.take_outcome(answer)
     }
 
-    /// Checks that the data of keys has arrived at homes that were taken by force. Only then is it
-    /// known whether a session depends on lost writes.
+    /// Checks that the data of keys has arrived at their homes after forced moves. Only after its
+    /// arrival can the worker determine whether a session depends on lost writes.
     ///
     /// # Errors
     /// The error reply.
@@ -718,7 +718,7 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// Formats the error reply of an abort. It names the key, if one is known.
+    /// Formats the error reply of an abort. The reply names the key, if it is known.
     fn aborted(&self, cause: &AbortCause) -> String {
         let used_in = |shard: ShardId| {
             let is_there = |key: &&Key| {

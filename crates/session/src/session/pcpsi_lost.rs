@@ -6,8 +6,8 @@ use super::occult::{OccultSession, lost_reply};
 
 impl OccultSession {
     /// Checks that the session depends on nothing that was lost with a home. While a transaction is
-    /// open, the past lacks its reads, so the past of its commit is checked against the same moves
-    /// again.
+    /// open, the session's past lacks the transaction's reads, so the past after the commit is
+    /// checked against the same moves again.
     ///
     /// # Errors
     /// The error reply.
@@ -15,7 +15,7 @@ impl OccultSession {
         if occult.has_lost(&self.past, self.epoch) {
             return Err(lost_reply());
         }
-        // While it is not known what is lost, the past must be checked again.
+        // While the losses of a move are unknown, the past must be checked again.
         let homes = occult.homes();
         if !is_open && homes.undecided().is_empty() {
             self.epoch = homes.epoch();
@@ -66,7 +66,7 @@ mod tests {
     }
 
     /// A transaction has read a write that is lost, and commits after the worker has learned it.
-    /// Its later operations checked the session's past, without that read, for the last time.
+    /// The transaction's later operations checked only the session's past, which lacks that read.
     #[test]
     fn a_session_learns_that_its_transaction_has_read_what_is_lost() {
         let (worker, mut session) = (worker(), OccultSession::with(Scheme::PerSite(2)));

@@ -54,7 +54,7 @@ impl<W: Context> ClientSession<W> {
         PcpsiName { worker, incarnation: incarnation.unwrap_or_default(), number }
     }
 
-    /// Returns whether a transaction has committed; `None` if that is not decided.
+    /// Returns whether a transaction has committed; `None` while it is undecided.
     ///
     /// # Errors
     /// The error reply, if the outcome is not known any more, or the worker does not answer.

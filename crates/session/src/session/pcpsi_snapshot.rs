@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 
 /// Reason why a snapshot has not begun.
 enum NotBegun {
-    /// Another try may succeed; the error reply if none does in time.
+    /// Another try may succeed. Contains the error reply for the case that none succeeds in time.
     Yet(String),
     /// The error reply.
     Failed(String),
@@ -51,7 +51,7 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// Makes the three steps of a beginning at all workers of the site.
+    /// Makes the three steps that begin a snapshot, at all workers of the site.
     async fn try_begin_snapshot(&self, id: u64, began: Instant) -> Result<(), NotBegun> {
         let lasts_ms = self.worker.spec().transaction_max_age.as_millis() as u64;
         let mut beginning = Beginning::default();
@@ -86,8 +86,8 @@ impl<W: Context> ClientSession<W> {
         Ok(())
     }
 
-    /// Asks all workers how far their copies show the writes of homes. Returns the error reply that
-    /// names what is missing; `None` if the snapshot can be fixed.
+    /// Asks all workers how far their copies show the writes of homes. Returns an error reply that
+    /// names the missing data; `None` if the snapshot can be fixed.
     async fn poll(&self, id: u64, beginning: &mut Beginning) -> Result<Option<String>, NotBegun> {
         beginning.poll();
         for worker in self.worker.workers() {
@@ -114,7 +114,7 @@ impl<W: Context> ClientSession<W> {
     }
 
     /// Reads a page of a partition in the snapshot: keys with their contents, and the last key if
-    /// others follow.
+    /// more keys follow.
     ///
     /// # Errors
     /// The error reply.

@@ -1,4 +1,4 @@
-//! Updates of keys that Occult holds whose outcome was unknown, and how their session goes on.
+//! Updates with an unknown outcome, of keys that Occult holds, and how their session goes on.
 
 use solera_occult::{Response, Unknown};
 
@@ -25,10 +25,10 @@ impl OccultSession {
         }
     }
 
-    /// Takes the answer to the question for the outcome of the pending update.
+    /// Handles the answer to the question for the pending update's outcome.
     ///
     /// # Errors
-    /// The error reply, if the outcome is still unknown, or nobody knows it any more.
+    /// The error reply, if the outcome is still unknown, or cannot be learned any more.
     pub(super) fn take_outcome(&mut self, answer: Response) -> Result<(), String> {
         match answer {
             Response::Unknown(Unknown::Pending(_)) => {
@@ -38,7 +38,8 @@ impl OccultSession {
             }
             Response::Unknown(unknown) => self.note_unknown(unknown),
             Response::Committed { past, .. } => self.past = past,
-            // The worker has forgotten it. The update may be done, with unknown dependencies.
+            // The worker has forgotten the transaction. The update may be done, with unknown
+            // dependencies.
             Response::NoSuchTransaction => self.has_lost_outcome = true,
             _ => {}
         }
@@ -91,8 +92,8 @@ mod tests {
         assert_eq!(session.pending, None);
     }
 
-    /// The worker forgets outcomes for which nobody has asked for a while. The session went on, and
-    /// did not see its own update.
+    /// The worker forgets outcomes for which nobody has asked for a while. A session once went on
+    /// in this case, and did not see its own update.
     #[test]
     fn a_session_does_not_go_on_without_an_update_that_may_be_done() {
         let mut session = waiting();

@@ -1,8 +1,8 @@
-//! What sessions that use Occult observed, and the verdicts about it.
+//! Observations of sessions that use Occult, and the verdicts about them.
 //!
 //! `checker::pcpsi` judges the transactions. In addition, a write that was acknowledged, or that a
-//! barrier has promised, must be there at the end; all sites must agree; and no other transaction
-//! may write a key that a transaction has validated before that one commits.
+//! barrier has promised, must be there at the end; all sites must agree; and between a
+//! transaction's read of a validated key and its commit, no other transaction may write this key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use super::moves::{KeyHome, differences};
 use super::plan::{Step, keys, may_be_deleted, name, number_of};
 use crate::world::{SiteState, World};
 
-/// What the sessions observed.
+/// Observations of the sessions.
 #[derive(Debug, Default)]
 pub(super) struct Verdicts {
     transactions: Vec<Transaction>,
@@ -55,7 +55,7 @@ impl Verdicts {
         }
     }
 
-    /// Takes the reply to a final read. Returns whether it is one.
+    /// Takes the reply to a final read. Returns whether the request was a final read.
     pub(super) fn reply(&mut self, request: RequestId, response: &Response) -> bool {
         let Some((_, key, version)) = self.finals.get_mut(&request) else { return false };
         if let Response::Committed { outcomes, .. } = response {
@@ -72,8 +72,8 @@ impl Verdicts {
         }
     }
 
-    /// Returns whether a version is the one of this write or a later one; `None` if that is
-    /// unknown.
+    /// Returns whether a version contains this write, or a later write of the key; `None` if that
+    /// is unknown.
     fn has(&self, version: Version, write: &(Key, u64)) -> Option<bool> {
         let (key, id) = write;
         Some(self.stamp(key, version)? >= self.stamp(key, Version::Of(*id))?)
@@ -115,7 +115,8 @@ impl Verdicts {
         problems
     }
 
-    /// Checks that all sites agree about a key, and that it has what was acknowledged and promised.
+    /// Checks that all sites agree about a key, and that the key has the acknowledged and promised
+    /// writes.
     fn judge_final(&self, key: &Key, homes: &BTreeMap<Key, KeyHome>) -> Vec<String> {
         let finals = self.finals(key);
         let KeyHome { site: home, is_up: is_home_up, is_first, is_held } = homes[key];
@@ -127,7 +128,7 @@ impl Verdicts {
             }
             let is_lost = |write: &(Key, u64)| self.has(*version, write) == Some(false);
             if !may_be_deleted(key) {
-                // While the decision home is gone, no other home learns that it has committed.
+                // While the decision home is gone, no other home learns of the commit.
                 let are_homes_up = |key: &Key| homes[key].is_up;
                 let lost = self.acknowledged(key, are_homes_up).find(is_lost);
                 problems.extend(lost.map(|(_, id)| {
@@ -135,8 +136,8 @@ impl Verdicts {
                 }));
             }
         } else if is_home_up && !is_held {
-            // A compressed timestamp can name a stamp above that of an undecided transaction, so
-            // that the version that its shard shows looks stale.
+            // A compressed timestamp can contain a stamp above that of an undecided transaction.
+            // The shown version of the shard then looks stale.
             problems.push(format!("{} was not read at its home: {finals:?}", name(key)));
         }
         let versions = || finals.iter().filter_map(|(_, version)| *version);
@@ -153,8 +154,8 @@ impl Verdicts {
         problems
     }
 
-    /// Returns the writes of a key of which clients know that they committed, by transactions that
-    /// have used only keys for which `used` holds.
+    /// Returns the writes of a key whose commit was acknowledged, by transactions that have used
+    /// only keys for which `used` holds.
     fn acknowledged(
         &self,
         key: &Key,
@@ -230,7 +231,8 @@ impl OccultSessions {
         }
     }
 
-    /// Describes what is unfinished. Only the loss of a home leaves something unfinished.
+    /// Returns descriptions of unfinished transactions and writes. Only the loss of a home may
+    /// leave any.
     pub(crate) fn left(&self, world: &World) -> Vec<String> {
         let homes = homes(world);
         let mut texts = Vec::new();

@@ -45,15 +45,16 @@ fn epoch_of(world: &World, worker: solera_machine::Address) -> Option<u64> {
     world.occults().find(|(at, _)| *at == worker).map(|(_, occult)| occult.homes().epoch())
 }
 
-/// What is known about the homes of a key at the end.
+/// The home of a key at the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyHome {
     /// The home.
     pub(super) site: SiteId,
     /// Whether it was the home from the beginning.
     pub(super) is_first: bool,
-    /// Whether it is up and has all data. The data of a shard that moves waits for transactions,
-    /// which any home may decide; so all homes must be up then.
+    /// Whether the home is up and has all data. The data of a moving shard arrives only after
+    /// transactions are decided, and any home may have to decide them; so all homes must be up
+    /// then.
     pub(super) is_up: bool,
     /// Whether a transaction is undecided there, because the home that decides it is lost.
     pub(super) is_held: bool,

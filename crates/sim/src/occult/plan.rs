@@ -11,8 +11,8 @@ use crate::scenario::AT_ONE_SITE;
 
 /// Number of keys of each kind.
 const KEYS: u64 = 3;
-/// First letters of the keys: those that sessions may delete, those that they do not, and those
-/// that have their home at one site.
+/// Prefixes of the keys: keys that sessions may delete, keys that they do not delete, and keys that
+/// have their home at one site.
 pub(super) const KINDS: [&str; 3] = ["od", "ok", AT_ONE_SITE];
 
 /// An operation, and the pause after it in nanoseconds.
@@ -30,7 +30,7 @@ pub(super) enum Step {
         validates: bool,
     },
     Set(Key, u64),
-    /// Writes if the key is absent.
+    /// Writes the key if it is absent.
     SetNew(Key, u64),
     Delete(Key, u64),
 }
@@ -132,8 +132,8 @@ impl OccultSessions {
         }
     }
 
-    /// Draws the operations of a transaction. In some of them, a client waits for so long between
-    /// two operations that others write, and all sites learn of it.
+    /// Draws the operations of a transaction. In some transactions, the client waits between two
+    /// operations for so long that other clients write, and all sites receive these writes.
     pub(super) fn some_plan(&mut self) -> VecDeque<Planned> {
         let longest = self.random.weighted(&[(50, MS), (35, 40 * MS), (15, 1_500 * MS)]);
         let mut plan = VecDeque::new();

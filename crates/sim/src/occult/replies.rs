@@ -167,7 +167,7 @@ impl OccultSessions {
         }
     }
 
-    /// Continues the session with a past that is right for both outcomes.
+    /// Continues the session with a past that is valid for both outcomes.
     fn go_on_with(&mut self, world: &mut World, index: usize, past: CausalTimestamp) {
         world.tally.count("occult: sessions that went on after an unknown outcome");
         self.record(index, Outcome::Unknown);
@@ -175,7 +175,7 @@ impl OccultSessions {
         self.rest(world, index);
     }
 
-    /// Handles whether enough sites store the session's past, according to one worker.
+    /// Handles one worker's answer whether enough sites store the session's past.
     fn on_stored(
         &mut self,
         world: &mut World,
@@ -208,7 +208,7 @@ impl OccultSessions {
         world.wake(WAKES + index, pause);
     }
 
-    /// While a home is gone, commands take long. Such a session does less.
+    /// While a home is gone, commands take long, so such a session makes fewer steps.
     fn note_delay(&mut self, world: &mut World, index: usize) {
         world.tally.count("occult: commands that failed or timed out");
         let session = &mut self.sessions[index];

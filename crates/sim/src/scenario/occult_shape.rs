@@ -36,8 +36,8 @@ pub(crate) struct OccultShape {
 pub(crate) const AT_ONE_SITE: &str = "oh";
 
 impl OccultShape {
-    /// Draws how workers run Occult. Only sites that nobody removes are homes, because the removal
-    /// of a home may lose writes; they get the lowest numbers.
+    /// Draws how workers run Occult. Only sites that are not removed are homes, because the removal
+    /// of a home may lose writes. These sites get the lowest numbers.
     pub(crate) fn draw(scenario: &mut Scenario) -> OccultShape {
         let mut random = Random::new(scenario.seed.wrapping_mul(39_916_801).wrapping_add(13));
         let homes = number_homes_first(scenario);
@@ -78,8 +78,8 @@ impl OccultShape {
     }
 }
 
-/// Numbers the sites so that those which an operator removes come last. Returns the number of the
-/// others.
+/// Numbers the sites so that the sites which an operator removes come last. Returns the number of
+/// the other sites.
 fn number_homes_first(scenario: &mut Scenario) -> usize {
     let sites = scenario.topology.sites();
     let is_removed = |site: &usize| {

@@ -15,9 +15,10 @@ use crate::virtual_cluster::occult::queues::Shows;
 use crate::virtual_cluster::occult::world::by_load;
 
 const FIGURE: &str = "Fig. 2";
-/// Clients, as in the paper. Those of the other site only read there, and change no queue.
+/// Number of clients, as in the paper. The clients of the other site only read there, and change no
+/// queue.
 pub(super) const CLIENTS: usize = 10;
-/// Time that a write takes at the slow replica, which gets more than it can apply.
+/// Time that a write takes at the slow replica, which receives more writes than it can apply.
 const TAKES: Duration = Duration::from_millis(100);
 /// Number of times at which queues are measured.
 const SAMPLES: u32 = 20;

@@ -69,7 +69,7 @@ pub(super) fn goodput(laboratory: &Laboratory<'_>, reads: u8) -> Findings {
     Findings { rows, plots: Vec::new() }
 }
 
-/// Returns the rows of what the best scheme adds to the latencies of reads.
+/// Returns the rows with the latency that the best scheme adds to reads.
 fn added_latencies(
     figure: &'static str,
     title: &str,
@@ -87,13 +87,13 @@ fn added_latencies(
     ]
 }
 
-/// Returns how much the busiest card is used: the paper's bottleneck.
+/// Returns the use of the busiest card, the paper's bottleneck.
 fn busiest(figure: &'static str, title: &str, of: &Measured) -> Row {
     let share = 100.0 * of.busiest_card(CARD);
     Row::new(figure, format!("{title}: use of the busiest card"), None, share, "%")
 }
 
-/// Returns what timestamps add to the work and the traffic of servers.
+/// Returns the work and the traffic that timestamps add to servers.
 fn resources(eventual: &Measured, best: &Measured) -> [Row; 4] {
     let ((out, into), (out_before, into_before)) =
         (best.bytes_per_operation(), eventual.bytes_per_operation());
@@ -112,12 +112,12 @@ fn resources(eventual: &Measured, best: &Measured) -> [Row; 4] {
     ]
 }
 
-/// Clients of the runs that count stale reads: as many as use up the cards of the other runs. At a
-/// lower load, shards of idle homes look stale more often.
+/// Number of clients of the runs that count stale reads: as many as use up the cards of the other
+/// runs. At a lower load, shards of idle homes look stale more often.
 const LOADED: usize = 2_600;
 
 /// Measures how many reads at replicas are stale, by scheme, size and site, without repeating them.
-/// Exact timestamps show how many of these reads really miss something.
+/// Exact timestamps show how many of these reads really miss a write.
 pub(super) fn staleness(laboratory: &Laboratory<'_>) -> Findings {
     let figure = "Fig. 6";
     let sizes: &[u16] = laboratory.pick(&[4, 8], &[2, 4, 6, 8, 10]);
@@ -153,7 +153,7 @@ pub(super) fn staleness(laboratory: &Laboratory<'_>) -> Findings {
         let row = |of_paper: Option<f64>| Row::new("§5", quantity, of_paper, accurate, "%");
         rows.push(match scheme {
             // In the paper's encoding, 24 bytes are 3 stamps, and 32 bytes are 4. The paper's
-            // number leaves out reads that really miss something; this one counts them.
+            // number leaves out reads that really miss a write; this number includes them.
             Scheme::PerSite(2) => row(Some(99.96)).at_least(99.96),
             _ => row(None),
         });

@@ -130,7 +130,7 @@ impl Arm {
         Ok(Arm { process, strong, scale })
     }
 
-    /// Loads the cluster for a while, with the same clients in each round as the other one.
+    /// Loads the cluster for a while, with the same clients in each round as the other cluster.
     fn measure(&mut self, laboratory: &Laboratory<'_>, round: u64) -> Result<Report, BenchError> {
         let place = self.process.place(&crate::runtime()?)?;
         let rubis = Arc::new(Rubis::new(self.scale, 1 + round, crate::run_name(), None));

@@ -139,7 +139,7 @@ fn best_load(
         best.0 = steps[steps.len() - 1].sustained();
     }
     let mut clients = first;
-    // If the number was halved, twice the best is known to be too much.
+    // If the number was halved, a measurement has shown that twice the best is too much.
     let settled = best.1 == first;
     while settled && steps.len() < most_steps {
         clients *= 2;
@@ -155,8 +155,8 @@ fn best_load(
     steps
 }
 
-/// Measures windows until the load has settled. The result is the second half of them: a single
-/// window varies a lot, because virtual cores take long for each batch.
+/// Measures windows until the load has settled. The result is the second half of the windows: a
+/// single window varies a lot, because virtual cores take long for each batch.
 fn settle<S: Source>(
     laboratory: &Laboratory<'_>,
     cluster: &mut VirtualCluster<S>,

@@ -20,8 +20,8 @@ use crate::virtual_cluster::three_items::ThreeItems;
 const KEYS: u64 = 1_000_000;
 /// Share of strong transactions that access the designated partition, in percent.
 const HOT: u8 = 20;
-/// Percentages of strong transactions, and of hot ones among them, for which the cause of the drop
-/// is explained.
+/// Setting whose drop in throughput is explained: the percentage of strong transactions, and of hot
+/// ones among these.
 const EXPLAINED: (u8, u8) = (10, 0);
 /// Partitions per process: one for each core of the paper's machines. If several partitions share a
 /// virtual core, this many still form one process; otherwise a small site would be a single

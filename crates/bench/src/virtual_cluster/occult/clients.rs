@@ -18,7 +18,7 @@ use crate::ycsb::{self, Distribution};
 /// Number of keys that count as the hottest.
 const HOTTEST: usize = 50;
 
-/// What the clients keep of their pasts.
+/// The part of their pasts that clients keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sessions {
     /// Nothing: every read is accepted, as in an eventually consistent store. The bytes of stamps
@@ -55,7 +55,7 @@ pub(crate) fn key(number: u64) -> Key {
     ycsb::name("", number).as_bytes().into()
 }
 
-/// Where the last change of a client's timestamp came from.
+/// Origin of the last change of a client's timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
     LocalHome,
@@ -94,7 +94,7 @@ pub(crate) struct Measured {
     pub(crate) aborts: BTreeMap<&'static str, u64>,
     /// Aborted transactions that found the lock of one of the hottest keys.
     pub(crate) locked_hot: u64,
-    /// Reads that clients asked for, and requests that were sent for them.
+    /// Reads of clients, and requests that were sent for these reads.
     asked: u64,
     sent: u64,
     /// For each site, answers of replicas, and the stale ones among them.
@@ -139,15 +139,15 @@ impl Measured {
         (sum(|(sent, _)| *sent) / each, sum(|(_, received)| *received) / each)
     }
 
-    /// Returns the time of server processes per operation, and the part of it for steps of the
-    /// machine, in microseconds.
+    /// Returns the time of server processes per operation, and the part of this time for steps of
+    /// the machine, in microseconds.
     pub(crate) fn processor_us(&self) -> (f64, f64) {
         let sum = |of: fn(&Used) -> u64| self.used.iter().map(of).sum::<u64>() as f64;
         let each = 1000.0 * self.operations.max(1) as f64;
         (sum(|used| used.busy) / each, sum(|used| used.steps) / each)
     }
 
-    /// Returns the use of the busiest card in sending, by its bandwidth.
+    /// Returns the share of its bandwidth that the busiest card uses for sending.
     pub(crate) fn busiest_card(&self, bits_per_second: u64) -> f64 {
         let most = self.traffic.iter().map(|(sent, _)| *sent).max().unwrap_or(0);
         most as f64 * 8.0 / self.window.as_secs_f64() / bits_per_second as f64
@@ -249,7 +249,8 @@ impl Clients {
         let keeps = match sessions {
             Sessions::Eventual => false,
             Sessions::Causal => true,
-            // The machine would repeat a stale read; `note_answer` checks it instead.
+            // The machine would repeat a stale read, so reads begin without a past, and
+            // `note_answer` checks them instead.
             Sessions::Counting => op.is_update(),
         };
         let past = if keeps { client.past.clone() } else { fresh };
@@ -295,7 +296,7 @@ impl Clients {
         if self.workload.sessions != Sessions::Eventual {
             let before = client.past.clone();
             match (self.workload.sessions, client.updates) {
-                // The machine knows nothing of this client's past.
+                // The machine does not have this client's past.
                 (Sessions::Counting, false) => client.past.merge(past, &self.homes),
                 _ => client.past = past.clone(),
             }

@@ -10,6 +10,6 @@ pub(crate) const PROCESSES: usize = 40;
 pub(crate) struct Used {
     /// Time in nanoseconds.
     pub(crate) busy: u64,
-    /// Part of it for steps of the machine, in nanoseconds.
+    /// Part of the time for steps of the machine, in nanoseconds.
     pub(crate) steps: u64,
 }

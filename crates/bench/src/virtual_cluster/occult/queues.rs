@@ -1,7 +1,8 @@
 //! Queues of writes that wait at replicas (Occult §2, Fig. 2).
 //!
 //! Writes that arrive at a site are given to models of its replicas, which show them by different
-//! rules. Clients of the homes' site see nothing of replicas, so several models can follow one run.
+//! rules. Replicas do not affect the clients of the homes' site, so several models can follow one
+//! run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -43,9 +44,9 @@ pub(crate) struct Queues {
     shows: Shows,
     /// A process that is too slow, and the time that a write takes there.
     slow: Option<(usize, Duration)>,
-    /// Writes that the slow process has not handled, with the time when each one will be.
+    /// Writes that the slow process has not handled, each with the time when it will be handled.
     backlog: VecDeque<(u64, Waiting)>,
-    /// Writes that wait for a write of a shard.
+    /// Writes that wait for an earlier write, by that write's shard.
     blocked: BTreeMap<ShardId, Vec<Waiting>>,
     /// Writes that wait until all replicas have handled everything up to their stamps.
     unstable: Vec<Waiting>,
@@ -53,9 +54,9 @@ pub(crate) struct Queues {
     before: Stamp,
     /// The greatest stamp of each shard that was applied since.
     applied: BTreeMap<ShardId, Stamp>,
-    /// Writes that have arrived at each process, and are not applied.
+    /// Number of writes that have arrived at each process and are not applied.
     lengths: Vec<u64>,
-    /// Writes that have arrived.
+    /// Number of writes that have arrived.
     pub(crate) arrived: u64,
 }
 
@@ -89,7 +90,7 @@ impl Queues {
         }
     }
 
-    /// Applies what the slow process has handled until `now`.
+    /// Applies the writes that the slow process has handled until `now`.
     pub(crate) fn settle(&mut self, now: u64) {
         while self.backlog.front().is_some_and(|(at, _)| *at <= now) {
             if let Some((_, waiting)) = self.backlog.pop_front() {
@@ -110,7 +111,7 @@ impl Queues {
         self.backlog.front().map_or(Stamp(u64::MAX), |(_, waiting)| waiting.write.stamp)
     }
 
-    /// Applies a write and those that have waited for it, unless something is missing.
+    /// Applies a write, and the writes that have waited for it, unless a dependency is missing.
     fn apply(&mut self, first: Waiting) {
         let mut next = vec![first];
         while let Some(mut waiting) = next.pop() {

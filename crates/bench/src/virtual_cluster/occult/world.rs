@@ -2,7 +2,7 @@
 //!
 //! Two sites are 39 ms apart, and the clocks of the second one are 22 ms ahead. Each has 40 server
 //! processes on 10 computers, and 10 computers of clients. A computer of clients runs one machine
-//! that owns no shards, as the client library of all of its clients.
+//! that owns no shards. This machine is the client library of all clients on the computer.
 //!
 //! A server process is a virtual core. It is busy while it encodes and decodes messages, handles
 //! them and waits for system calls, by the table of costs.
@@ -61,9 +61,9 @@ pub(crate) struct Setting {
     pub(crate) ahead_us: i64,
     /// Number of attempts to lock a key.
     pub(crate) lock_tries: u32,
-    /// Server processes whose replicas receive writes later.
+    /// Server processes whose replicas receive writes with a delay.
     pub(crate) slow: Vec<Address>,
-    /// How much later; `None` if they receive none.
+    /// The delay; `None` if these replicas receive no writes.
     pub(crate) slow_by: Option<Duration>,
     /// Whether all keys have their homes at the first site.
     pub(crate) one_home: bool,
@@ -398,7 +398,7 @@ impl World {
         extra + if from.site == to.site { WITHIN_SITE } else { ONE_WAY }
     }
 
-    /// Lets a process do what is due, after what it does now.
+    /// Has a process handle its deadline after its present work.
     fn tick(&mut self, node: usize) {
         self.push(self.now + TICK, Due::Tick(node));
         let now = self.clocks(node);
@@ -462,7 +462,7 @@ impl World {
         }
     }
 
-    /// Sends outputs when the work that has led to them is done.
+    /// Sends outputs when the work that produced them is done.
     fn finish(&mut self, node: usize, outputs: Vec<Output>, mut work: Work) {
         let outputs = self.take(node, outputs);
         let outputs: Vec<Sent> = outputs
@@ -529,13 +529,14 @@ impl World {
         self.live && self.cards.is_some() && !is_gateway(node)
     }
 
-    /// Returns whether a message of these bytes costs work. The eventual baseline would not send
-    /// those that are empty without what only Occult needs.
+    /// Returns whether a message of these bytes costs work. Of the messages that would be empty
+    /// without data that only Occult needs, the eventual baseline sends none.
     fn counts(&self, bytes: u64) -> bool {
         bytes > 0 || !matches!(self.meter, Meter::Table(_))
     }
 
-    /// Returns the bytes of a message, for the eventual baseline without what only Occult needs.
+    /// Returns the bytes of a message; for the eventual baseline, without data that only Occult
+    /// needs.
     fn bytes_of(&self, body: &Message) -> u64 {
         let all = encoded_bytes(body);
         let extra = match self.clients.workload.sessions {
@@ -571,7 +572,7 @@ impl World {
         for output in outputs {
             match output {
                 Output::Records(_) | Output::Trace(_) | Output::Ask { .. } => {}
-                // Computers of clients own nothing that others could copy.
+                // Computers of clients own no data, so they send no useful batches.
                 Output::Send { message: Message { body: Body::Batch(_), .. }, .. }
                     if is_gateway(node) => {}
                 Output::Send { to, message } => messages.push((node_of(to), message)),
@@ -630,8 +631,8 @@ struct Work {
     calls: u64,
 }
 
-/// Returns server processes by the load of their keys, with the greatest load first: of both sites
-/// in turn.
+/// Returns server processes by the load of their keys, with the greatest load first, alternating
+/// between the two sites.
 pub(crate) fn by_load(workload: &Workload) -> Vec<Address> {
     let topology = Topology { partitions: PROCESSES as u16, workers: vec![PROCESSES as u8; SITES] };
     let address = Address { site: SiteId(0), worker: 0 };
