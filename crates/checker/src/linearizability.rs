@@ -3,10 +3,11 @@
 //! Searches for an order in which a single copy would have returned the recorded answers, and which
 //! agrees with real time: no operation precedes one that ended before it began. The algorithm is
 //! that of Wing and Gong, "Testing and verifying concurrent objects" (1993), with the cache of
-//! configurations of Lowe, "Testing for linearizability" (2017). Judges a key if all its updates are
-//! at level [`Linearizable`](crate::Level::Linearizable) and have times. Reads at weaker levels have
-//! no place in the order. All other operations of a transaction on the key form one step. Since linearizability is local, each key may be judged
-//! alone. A transaction whose outcome is unknown takes effect at any time after it began, or never.
+//! configurations of Lowe, "Testing for linearizability" (2017). Judges a key if all its updates
+//! are at level [`Linearizable`](crate::Level::Linearizable) and have times. Reads at weaker levels
+//! have no place in the order. All other operations of a transaction on the key form one step.
+//! Since linearizability is local, each key may be judged alone. A transaction whose outcome is
+//! unknown takes effect at any time after it began, or never.
 
 mod helping;
 

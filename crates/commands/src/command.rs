@@ -57,6 +57,7 @@ pub enum CommandId {
     SoleraSites,
     SoleraSpaces,
     SoleraLevel,
+    SoleraRead,
     SoleraStale,
     SoleraHome,
     SoleraAtRisk,

@@ -34,6 +34,8 @@ impl Command {
                 InMulti::AtOnce
             }
             CommandId::Multi | CommandId::Watch => InMulti::RefusedAlone,
+            // Its reads are transactions of their own.
+            CommandId::SoleraRead => InMulti::Refused,
             CommandId::Ping
             | CommandId::Echo
             | CommandId::Time
@@ -56,6 +58,7 @@ impl Command {
             | CommandId::Discard
             | CommandId::Wait
             | CommandId::SoleraBegin
+            | CommandId::SoleraRead
             | CommandId::SoleraToken
             | CommandId::SoleraAttach
             | CommandId::SoleraBarrier

@@ -16,6 +16,7 @@ mod disconnect;
 mod event_loop;
 mod listening;
 mod occult;
+mod open_request;
 mod primary;
 mod replies;
 mod sessions;

@@ -23,6 +23,11 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
+    /// Creates arguments from parts of `buffer`.
+    pub fn new(buffer: &'a [u8], ranges: &'a [Range<usize>]) -> Arguments<'a> {
+        Arguments { buffer, ranges }
+    }
+
     /// Returns the number of arguments, including the name.
     pub fn len(&self) -> usize {
         self.ranges.len()

@@ -30,6 +30,7 @@ mod on_key;
 mod outcome;
 mod ping;
 mod quit;
+mod read;
 mod request;
 mod reset;
 mod select;
@@ -76,6 +77,7 @@ pub use self::on_key::OnKey;
 pub use self::outcome::Outcome;
 use self::outcome::Query;
 use self::ping::Ping;
+use self::read::Read;
 use self::request::{for_later, serve};
 use self::reset::Reset;
 use self::select::Select;
@@ -129,6 +131,7 @@ pub(crate) async fn run_other<W: Context>(
         CommandId::SoleraSites => serve::<Sites, W>(session, arguments).await,
         CommandId::SoleraSpaces => serve::<Spaces, W>(session, arguments).await,
         CommandId::SoleraLevel => serve::<Level, W>(session, arguments).await,
+        CommandId::SoleraRead => serve::<Read, W>(session, arguments).await,
         CommandId::SoleraStale => serve::<Stale, W>(session, arguments).await,
         CommandId::SoleraHome => serve::<Home, W>(session, arguments).await,
         CommandId::SoleraAtRisk => serve::<AtRisk, W>(session, arguments).await,

@@ -70,6 +70,10 @@ pub trait Context: 'static {
     /// reply, because the worker is stopping or a journal has failed.
     fn call(&self, command: Command) -> impl Future<Output = Option<Response>>;
 
+    /// Like [`Context::call`], for commands that may wait for other sites. Dropping the future
+    /// cancels the request.
+    fn ask(&self, command: Command) -> impl Future<Output = Option<Response>>;
+
     /// Sends the machine a command that needs no reply.
     fn send(&self, command: Command);
 

@@ -79,8 +79,9 @@ enum Shape {
 
 /// Returns whether a command reads or changes the content of keys, so that [`plan`] accepts it.
 pub(crate) fn is_on_keys(command: &Described) -> bool {
-    // These take keys but do not read or change their content.
-    command.is_data() && !matches!(command.id, CommandId::SoleraLevel | CommandId::Watch)
+    // These take keys and are no operation of their own on them.
+    command.is_data()
+        && !matches!(command.id, CommandId::SoleraLevel | CommandId::SoleraRead | CommandId::Watch)
 }
 
 /// Parses a command on keys into a plan.
@@ -217,8 +218,7 @@ mod tests {
 
     #[test]
     fn every_command_on_keys_matches_its_name_in_spaces() {
-        // These take keys but do not read or change their content.
-        let others = [CommandId::SoleraLevel, CommandId::Watch];
+        let others = [CommandId::SoleraLevel, CommandId::SoleraRead, CommandId::Watch];
         for command in COMMANDS.iter().filter(|command| !others.contains(&command.id)) {
             let relation = with_strong(command.name);
             assert_eq!(relation.is_some(), command.is_data(), "{}", command.name);

@@ -12,6 +12,7 @@ mod pcpsi_snapshot;
 mod pcpsi_unknown;
 mod primary;
 mod queue;
+mod reading;
 mod rights;
 mod strong;
 mod transaction;
@@ -37,6 +38,8 @@ pub(crate) use self::operations::Stopped;
 pub(crate) use self::pcpsi_outcome::PcpsiName;
 pub(crate) use self::primary::Wait;
 pub(crate) use self::queue::{Later, Work};
+use self::reading::Monitors;
+pub(crate) use self::reading::Wanted;
 use self::strong::Watched;
 use crate::client::Client;
 use crate::context::Context;
@@ -98,6 +101,7 @@ pub struct ClientSession<W> {
     pub(crate) watched: Vec<Watched>,
     /// Abort of the session's last strong transaction, if it aborted.
     conflict: Option<Conflict>,
+    monitors: Monitors,
 }
 
 impl<W: Context> ClientSession<W> {
@@ -120,6 +124,7 @@ impl<W: Context> ClientSession<W> {
             mode: Mode::Idle,
             watched: Vec::new(),
             conflict: None,
+            monitors: Monitors::default(),
             worker,
         }
     }

@@ -69,7 +69,8 @@ pub struct Scenario {
     pub(crate) primary: Option<usize>,
     /// Whether workers run `trial`.
     pub(crate) trial: bool,
-    /// Whether clients also read at weaker levels than that of a key's space, and cancel strong reads.
+    /// Whether clients also read at weaker levels than that of a key's space, and cancel strong
+    /// reads.
     pub(crate) weaker_reads: bool,
     /// The rule of `primary` that is taken out.
     pub(crate) primary_without: Without<solera_primary::Rule>,

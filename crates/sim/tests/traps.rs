@@ -25,8 +25,8 @@ fn trap(
     assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
 }
 
-/// Returns the same scenarios from a seed on. Few seeds notice some of the broken rules, so the search
-/// for one begins near it.
+/// Returns the same scenarios from a seed on. Few seeds notice some of the broken rules, so the
+/// search for one begins near it.
 fn near(first: u64, scenario: impl Fn(u64) -> Scenario) -> impl Fn(u64) -> Scenario {
     move |seed| scenario(first + seed)
 }

@@ -117,7 +117,7 @@ impl OpLog {
         self.base_local = self.base_local.max(forgotten.base_local);
     }
 
-    /// Drops an update that no snapshot has shown.
+    /// Drops an update that no snapshot of a causal read has shown.
     pub(crate) fn discard(&mut self, dot: Dot) {
         self.pending.remove(dot);
         if let Some(shown) = &mut self.shown {
@@ -174,8 +174,11 @@ impl OpLog {
 
     /// Prepares for a read at `snap_vec`. Advances the shown version to it, or creates one if the
     /// number of pending updates is large compared to the cost of a copy of the base.
-    pub(crate) fn show(&mut self, snap_vec: &Vector, local: SiteId) {
-        if self.pending.len() < SHOWN_FROM {
+    ///
+    /// A read at level eventual of a key of another space prepares nothing: its snapshot contains
+    /// updates that may still be [discarded](Self::discard), and not all on which they depend.
+    pub(crate) fn show(&mut self, snap_vec: &Vector, eventual: bool, local: SiteId) {
+        if self.pending.len() < SHOWN_FROM || eventual && !self.pending.is_eventual() {
             return;
         }
         match &mut self.shown {
@@ -220,5 +223,62 @@ impl OpLog {
         let pending: SmallVec<[(&Effect, Context<'_>); 8]> =
             within.iter().map(|waiting| waiting.effect()).collect();
         (read(&View::with_pending(base, &pending, &unseen).own(own)), dependency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_data::{Op, Outcome, execute};
+    use solera_time::Timestamp;
+
+    use super::*;
+    use crate::message::Write;
+
+    const HERE: SiteId = SiteId(0);
+    const OTHER: SiteId = SiteId(1);
+
+    /// Increments of the other site, at the times 1 to 8.
+    fn increments(eventual: bool) -> Vec<Arc<Update>> {
+        let of = |ts: u64| {
+            let (_, effect) = execute(&Op::IncrBy(1), &View::new(&State::default())).unwrap();
+            let writes = vec![Write { key: Key::from("k"), effect: effect.unwrap() }];
+            let snap_vec = Vector::zero(2).with(OTHER, Timestamp(ts - 1));
+            Arc::new(Update { dot: Dot::of(OTHER, Timestamp(ts)), snap_vec, writes, eventual })
+        };
+        (1..=8).map(of).collect()
+    }
+
+    fn count(log: &OpLog, snap_vec: &Vector) -> Outcome {
+        log.read(snap_vec, None, HERE, |view| execute(&Op::IncrBy(0), view).unwrap().0).0
+    }
+
+    /// An eventual read shows updates that are discarded later, because they are lost with their
+    /// site. Causal reads must not show them even then.
+    #[test]
+    fn an_eventual_read_leaves_nothing_for_causal_ones() {
+        let updates = increments(false);
+        let arrived = Vector::zero(2).with(OTHER, Timestamp(8));
+        let mut log = OpLog::default();
+        for update in &updates {
+            log.append(update.clone(), 0);
+        }
+        log.show(&arrived, true, HERE);
+        assert_eq!(count(&log, &arrived), Outcome::Int(8));
+        for lost in &updates[5..] {
+            log.discard(lost.dot);
+        }
+        log.show(&arrived, false, HERE);
+        assert_eq!(count(&log, &arrived), Outcome::Int(5));
+    }
+
+    /// In an eventual space, the cost of reads does not grow with what is pending either.
+    #[test]
+    fn reads_of_eventual_spaces_are_prepared() {
+        let mut log = OpLog::default();
+        for update in increments(true) {
+            log.append(update, 0);
+        }
+        log.show(&Vector::zero(2).with(OTHER, Timestamp(8)), true, HERE);
+        assert!(log.shown.is_some());
     }
 }

@@ -123,16 +123,18 @@ impl Partition {
         }
     }
 
-    /// Reads a version of `key` (Alg. 1 l. 22–24); see [`OpLog::read`].
+    /// Reads a version of `key` (Alg. 1 l. 22–24); see [`OpLog::read`]. `eventual`: whether the
+    /// read is at level eventual.
     pub(crate) fn read<R>(
         &mut self,
         key: &[u8],
         snap_vec: &Vector,
+        eventual: bool,
         own: Option<&Effect>,
         read: impl FnOnce(&View<'_>) -> R,
     ) -> (R, Timestamp) {
         let mut at = self.keys.at(key);
-        at.change(|log| log.show(snap_vec, self.local));
+        at.change(|log| log.show(snap_vec, eventual, self.local));
         let log = at.found().map_or(&self.absent, |(_, log)| log);
         log.read(snap_vec, own, self.local, read)
     }
@@ -196,7 +198,8 @@ impl Partition {
     ) -> Done {
         let absent = &self.absent;
         let mut at = self.keys.at(key);
-        at.change(|log| log.show(snap_vec, self.local));
+        let eventual = storing == Storing::Eventual;
+        at.change(|log| log.show(snap_vec, eventual, self.local));
         let log = at.found().map_or(absent, |(_, log)| log);
         let (executed, dependency) = log.read(snap_vec, None, self.local, |view| execute(op, view));
         let (outcome, effect) = match executed {

@@ -49,6 +49,11 @@ impl Pending {
         self.len == 0
     }
 
+    /// Returns whether the key belongs to an eventual space. All its updates then do.
+    pub(crate) fn is_eventual(&self) -> bool {
+        self.queues.iter().find_map(VecDeque::front).is_some_and(|first| first.update.eventual)
+    }
+
     pub(crate) fn push(&mut self, new: Waiting) {
         let Dot { ts, origin } = new.update.dot;
         if self.queues.len() <= origin.index() {

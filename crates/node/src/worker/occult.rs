@@ -1,31 +1,13 @@
 //! Commands of Occult, and the protocol's status.
 
-use solera_machine::{Address, RequestId};
+use solera_machine::Address;
 use solera_occult::{Command, Occult, Response};
 use solera_site::Input;
 use tokio::sync::oneshot;
 
+use super::open_request::OpenRequest;
 use super::{State, Worker};
 use crate::status::OccultStatus;
-
-/// Guard of a request. Dropping it cancels the request, unless it is answered.
-struct Open<'a> {
-    worker: &'a Worker,
-    request: RequestId,
-    answered: bool,
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        if !self.answered {
-            let mut state = self.worker.state.borrow_mut();
-            state.waiting.forget(self.request);
-            let now = self.worker.now();
-            state.engine.cancel(now, self.request);
-            self.worker.wake.notify_one();
-        }
-    }
-}
 
 impl Worker {
     /// Runs `action` on Occult's machine, if the worker runs it.
@@ -69,7 +51,7 @@ impl Worker {
             }
             (request, reply)
         };
-        let mut open = Open { worker: self, request, answered: false };
+        let mut open = OpenRequest { worker: self, request, answered: false };
         self.flush();
         let response = reply.await.ok()?;
         open.answered = true;

@@ -9,28 +9,9 @@ use solera_site::Input;
 use solera_unistore::{AtRisk, Held};
 use tokio::sync::oneshot;
 
+use super::open_request::OpenRequest;
 use super::{State, Worker};
 use crate::status::PrimaryStatus;
-
-/// Guard of a request. Dropping it cancels the request, unless the caller already has the reply
-/// that it wants.
-struct Open<'a> {
-    worker: &'a Worker,
-    request: RequestId,
-    answered: bool,
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        if !self.answered {
-            let mut state = self.worker.state.borrow_mut();
-            state.waiting.forget(self.request);
-            let now = self.worker.now();
-            state.engine.cancel(now, self.request);
-            self.worker.wake.notify_one();
-        }
-    }
-}
 
 impl Worker {
     /// Runs a command of a session at the worker that owns the key. Returns `None` if no reply
@@ -67,7 +48,7 @@ impl Worker {
             }
             (request, replies)
         };
-        let mut open = Open { worker: self, request, answered: false };
+        let mut open = OpenRequest { worker: self, request, answered: false };
         self.flush();
         loop {
             let (response, last) = replies.recv().await?;

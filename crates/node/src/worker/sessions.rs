@@ -21,6 +21,7 @@ use solera_unistore::{AtRisk, Command, Pasts, Replica, Response};
 use tokio::sync::oneshot;
 
 use super::Worker;
+use super::open_request::OpenRequest;
 use crate::membership::refused_by;
 use crate::modules::{Local, Sessions};
 
@@ -91,6 +92,17 @@ impl Context for Worker {
         let command = command.into();
         self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
         self.reply_to(request).await
+    }
+
+    async fn ask(&self, command: Command) -> Option<Response> {
+        let request = self.new_request();
+        let now = self.now();
+        let command = command.into();
+        self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
+        let mut open = OpenRequest { worker: self, request, answered: false };
+        let response = self.reply_to(request).await;
+        open.answered = true;
+        response
     }
 
     fn send(&self, command: Command) {

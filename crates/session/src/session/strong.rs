@@ -93,13 +93,29 @@ impl<W: Context> ClientSession<W> {
         op: &KeyOp<'_>,
     ) -> Result<Result<Outcome, OpError>, String> {
         self.worker.reach(&op.key).map_err(|error| error.to_string())?;
-        let command = Command::ExecuteStrong {
+        let response = self.worker.ask(self.strong_command(plan.command, op)).await;
+        self.executed(response)
+    }
+
+    /// Returns the command that executes an operation as a strong transaction.
+    pub(crate) fn strong_command(&self, command: CommandId, op: &KeyOp<'_>) -> Command {
+        Command::ExecuteStrong {
             past: self.pasts.causal,
             key: (&*op.key).into(),
             op: op.op.clone(),
-            kind: self.class_of(plan.command, op).as_kind(),
-        };
-        match self.worker.call(command).await {
+            kind: self.class_of(command, op).as_kind(),
+        }
+    }
+
+    /// Takes the response to a transaction of one operation.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) fn executed(
+        &mut self,
+        response: Option<Response>,
+    ) -> Result<Result<Outcome, OpError>, String> {
+        match response {
             Some(Response::Executed { outcome, pasts }) => {
                 self.pasts.join(&pasts);
                 Ok(outcome)

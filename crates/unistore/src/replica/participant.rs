@@ -228,8 +228,9 @@ impl Replica {
         let arrived = self.worker.partitions[index].arrived;
         // Only the outcome is used, because the operation is executed again at commit.
         let snap_vec = if eventual { &arrived } else { snap_vec };
+        let partition = &mut self.worker.partitions[index];
         let (result, dependency) =
-            self.worker.partitions[index].read(key, snap_vec, own, |view| execute(op, view));
+            partition.read(key, snap_vec, eventual, own, |view| execute(op, view));
         let local_dependency = if eventual { Timestamp::ZERO } else { dependency };
         Some(Executed { result, local_dependency })
     }

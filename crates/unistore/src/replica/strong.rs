@@ -612,8 +612,8 @@ impl Replica {
         }
     }
 
-    /// Handles the cancellation of a transaction of one operation: it is not attempted again. If its
-    /// groups may have it already, its outcome is determined as if its coordinator had failed.
+    /// Handles the cancellation of a transaction of one operation: it is not attempted again. If
+    /// its groups may have it already, its outcome is determined as if its coordinator had failed.
     pub(crate) fn cancel_strong(&mut self, request: RequestId) {
         if let Some((tx, single)) = self.strong.singles.get_mut(&request) {
             single.cancelled = true;
@@ -625,7 +625,11 @@ impl Replica {
         };
         if let Some(submitted) = self.strong.submitted.get_mut(&tid) {
             submitted.request = None;
-            self.strong.ceiling = self.strong.ceiling.max(submitted.until);
+            // A transaction that only reads has no effect, whatever its outcome, so that nothing
+            // need be kept for it.
+            if submitted.writes {
+                self.strong.ceiling = self.strong.ceiling.max(submitted.until);
+            }
         }
         self.strong.service.give_up(tid);
     }

@@ -215,6 +215,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera-commands",
             "solera-config",
             "solera-data",
+            "solera-ipa",
             "solera-levels",
             "solera-machine",
             "solera-membership",

@@ -1,0 +1,193 @@
+//! Reads at a chosen level, and reads within a bound of latency (IPA §4.2).
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use smallvec::{SmallVec, smallvec};
+use solera_commands::CommandId;
+use solera_config::Runs;
+use solera_data::{OpError, Outcome};
+use solera_ipa::Monitor;
+use solera_levels::Level;
+use solera_unistore::Response;
+use tokio::time::{Instant, sleep_until};
+
+use super::ClientSession;
+use crate::context::Context;
+use crate::plan::KeyOp;
+
+/// What a client wants of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// At least this level.
+    At(Level),
+    /// The strongest level that arrives in time.
+    Within(Duration),
+}
+
+/// Result of an operation, and the level at which it was read.
+pub(crate) type Read = (Result<Outcome, OpError>, Level);
+
+/// How a read is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// As a strong transaction.
+    Certified,
+    /// As a transaction of this level, at this site: causal or eventual.
+    Local(Level),
+}
+
+/// The ways in which a key can be read, each with the level of the result, the strongest first.
+type Ways = SmallVec<[(Level, Way); 3]>;
+
+/// Monitors of the session's certified reads, by operation and level.
+#[derive(Debug, Default)]
+pub(crate) struct Monitors(Vec<(CommandId, Level, Box<Monitor>)>);
+
+impl Monitors {
+    fn of(&mut self, command: CommandId, level: Level, now: Duration) -> &mut Monitor {
+        let found = self.0.iter().position(|(of, at, _)| (*of, *at) == (command, level));
+        let at = found.unwrap_or_else(|| {
+            self.0.push((command, level, Box::new(Monitor::new(now))));
+            self.0.len() - 1
+        });
+        &mut self.0[at].2
+    }
+}
+
+impl<W: Context> ClientSession<W> {
+    /// Reads a key, outside of transactions. `command` is the command that does the operation.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn read(
+        &mut self,
+        command: CommandId,
+        op: &KeyOp<'_>,
+        wanted: Wanted,
+    ) -> Result<Read, String> {
+        let ways = self.ways(command, op)?;
+        self.worker.reach(&op.key).map_err(|error| error.to_string())?;
+        match wanted {
+            Wanted::At(level) => {
+                let suitable = ways.iter().rev().find(|(offered, _)| offered.at_least(level));
+                let Some((level, way)) = suitable else {
+                    return Err(self.too_strong(op, level));
+                };
+                let result = match way {
+                    Way::Certified => {
+                        let strong = self.strong_command(command, op);
+                        let response = self.worker.ask(strong).await;
+                        self.executed(response)?
+                    }
+                    Way::Local(local) => self.execute_causal(op, *local).await?,
+                };
+                Ok((result, *level))
+            }
+            Wanted::Within(bound) => self.read_within(command, op, &ways, bound).await,
+        }
+    }
+
+    fn ways(&self, command: CommandId, op: &KeyOp<'_>) -> Result<Ways, String> {
+        let space = self.worker.spec().spaces.space_of(&op.key);
+        if space.runs != Runs::UniStore {
+            let (key, name) = (String::from_utf8_lossy(&op.key), &space.name);
+            let level = space.level_name();
+            return Err(format!(
+                "ERR the level of a read of '{key}' cannot be chosen: its space '{name}' is {level}; \
+                 use the command itself"
+            ));
+        }
+        let (own, causal) = (space.level, (Level::Causal, Way::Local(Level::Causal)));
+        let eventual = (Level::Eventual, Way::Local(Level::Eventual));
+        Ok(match own {
+            _ if self.class_of(command, op).strong => {
+                smallvec![(own, Way::Certified), causal, eventual]
+            }
+            Level::Eventual => smallvec![eventual],
+            own => smallvec![(own, causal.1), eventual],
+        })
+    }
+
+    fn too_strong(&self, op: &KeyOp<'_>, level: Level) -> String {
+        let space = self.worker.spec().spaces.space_of(&op.key);
+        let (key, name, own) = (String::from_utf8_lossy(&op.key), &space.name, space.level);
+        format!("ERR '{key}' cannot be read at level {level}: its space '{name}' is {own}")
+    }
+
+    /// Attempts a certified read if it is likely to arrive in time, beside a local one. Returns the
+    /// stronger result of those that arrive within the bound, or else the first one. A certified
+    /// read that is late is cancelled.
+    async fn read_within(
+        &mut self,
+        command: CommandId,
+        op: &KeyOp<'_>,
+        ways: &[(Level, Way)],
+        bound: Duration,
+    ) -> Result<Read, String> {
+        let began = Instant::now();
+        let (strongest, certified) = (ways[0].0, ways[0].1 == Way::Certified);
+        let locals = if certified { &ways[1..] } else { ways };
+        let now = self.monitored_time();
+        let attempts = certified && self.monitors.of(command, strongest, now).attempts(now, bound);
+        let strong = attempts.then(|| self.strong_command(command, op));
+        let worker = Rc::clone(&self.worker);
+        let mut strong = pin!(async move {
+            match strong {
+                Some(strong) => worker.ask(strong).await,
+                None => std::future::pending().await,
+            }
+        });
+        let mut late = pin!(sleep_until(began + bound));
+        let (mut waits_for_strong, mut response) = (attempts, None);
+        let mut result = Err(String::new());
+        for (at, (level, way)) in locals.iter().enumerate() {
+            let Way::Local(local) = *way else { continue };
+            let is_last = at + 1 == locals.len();
+            let mut read = pin!(self.execute_causal(op, local));
+            let mut waits = true;
+            // Of several local reads, the last one waits for nothing but its worker.
+            while waits_for_strong || waits {
+                tokio::select! {
+                    biased;
+                    answer = &mut strong, if waits_for_strong => {
+                        waits_for_strong = false;
+                        response = answer;
+                        if matches!(response, Some(Response::Executed { .. })) {
+                            break;
+                        }
+                    }
+                    answer = &mut read, if waits => {
+                        waits = false;
+                        result = answer.map(|answer| (answer, *level));
+                    }
+                    () = &mut late, if !late.is_elapsed() => {}
+                }
+                if late.is_elapsed() && (result.is_ok() || !is_last) {
+                    break;
+                }
+            }
+            if result.is_ok() || matches!(response, Some(Response::Executed { .. })) {
+                break;
+            }
+        }
+        if attempts {
+            let now = self.monitored_time();
+            let monitor = self.monitors.of(command, strongest, now);
+            match response {
+                Some(Response::Executed { .. }) => monitor.arrived(now, began.elapsed()),
+                _ => monitor.given_up(now, bound),
+            }
+        }
+        match response {
+            Some(Response::Executed { .. }) => Ok((self.executed(response)?, strongest)),
+            _ => result,
+        }
+    }
+
+    /// Returns the time since the worker's start, for the monitors.
+    fn monitored_time(&self) -> Duration {
+        Duration::from_nanos(self.worker.now().monotonic.0)
+    }
+}
