@@ -406,6 +406,13 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
+    /// Like [`Self::give_up`], for a transaction whose identifier no client receives.
+    pub(crate) fn cancel(&mut self, tid: TransactionId) {
+        if let Some(pending) = self.pending.get_mut(&tid) {
+            pending.payloads.clear();
+        }
+    }
+
     /// Returns the outcome of an own transaction whose client knows the identifier, if the outcome
     /// is known and recent.
     pub(crate) fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {

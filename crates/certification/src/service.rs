@@ -167,6 +167,11 @@ impl<W: Clone + Send> Service<W> {
         self.coordinator.give_up(tid);
     }
 
+    /// Like [`Self::give_up`], for a transaction that nobody will ask about.
+    pub fn cancel(&mut self, tid: TransactionId) {
+        self.coordinator.cancel(tid);
+    }
+
     /// Returns whether this number of members can decide a transaction.
     pub fn is_enough(&self, members: usize) -> bool {
         members >= self.configuration.keepers(self.config.f)

@@ -14,14 +14,12 @@ const SHORTEST: f64 = 64e-6;
 const PER_DOUBLING: f64 = 4.0;
 /// Number of buckets, up to 18 minutes.
 const BUCKETS: usize = 96;
-/// Weight of the reads that are attempted before the monitor gives any up.
-const FEW: f64 = 4.0;
+/// Number of reads that are attempted in any case, to learn.
+const FEW: u32 = 4;
 /// Least share of reads that arrive in time for which the next one is attempted.
 const LIKELY: f64 = 0.9;
 /// Number of reads of which one is attempted although it is not likely to arrive in time: 1.6%.
 const PROBED: u32 = 64;
-/// Time after which a read is attempted in any case.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Monitor of one kind of read: of one client, one operation and one level.
 ///
@@ -33,12 +31,13 @@ pub struct Monitor {
     arrived: [f64; BUCKETS],
     /// Weight of the reads that were given up, by bound.
     given_up: [f64; BUCKETS],
+    /// Number of reads that ever arrived, and that were ever given up, by bound.
+    ever_arrived: u32,
+    ever_given_up: [u32; BUCKETS],
     /// Time to which the weights have decayed.
     decayed: Duration,
     /// Latency of the last attempt; `None` if it was given up.
     last: Option<Duration>,
-    /// Time of the last attempt.
-    attempted: Duration,
     /// Number of reads since the last attempt.
     passed_over: u32,
 }
@@ -49,24 +48,24 @@ impl Monitor {
         Monitor {
             arrived: [0.0; BUCKETS],
             given_up: [0.0; BUCKETS],
+            ever_arrived: 0,
+            ever_given_up: [0; BUCKETS],
             decayed: now,
             last: None,
-            attempted: now,
             passed_over: 0,
         }
     }
 
     /// Returns whether to attempt a read that must arrive within `bound`: because it is likely to,
-    /// or because nothing recent is known. The caller reports the result if it is attempted.
+    /// or to learn. The caller reports the result if it is attempted.
     pub fn attempts(&mut self, now: Duration, bound: Duration) -> bool {
         self.decay(now);
         let attempts = self.is_unknown(bound)
             || self.likelihood(bound) >= LIKELY
             || self.last.is_some_and(|latency| latency <= bound)
-            || self.passed_over + 1 >= PROBED
-            || now.saturating_sub(self.attempted) >= LONGEST_PAUSE;
+            || self.passed_over + 1 >= PROBED;
         if attempts {
-            (self.attempted, self.passed_over) = (now, 0);
+            self.passed_over = 0;
         } else {
             self.passed_over += 1;
         }
@@ -77,13 +76,16 @@ impl Monitor {
     pub fn arrived(&mut self, now: Duration, latency: Duration) {
         self.decay(now);
         self.arrived[bucket(latency)] += 1.0;
+        self.ever_arrived = self.ever_arrived.saturating_add(1);
         self.last = Some(latency);
     }
 
     /// Reports that an attempt failed or was given up after its bound.
     pub fn given_up(&mut self, now: Duration, bound: Duration) {
         self.decay(now);
-        self.given_up[bucket(bound)] += 1.0;
+        let at = bucket(bound);
+        self.given_up[at] += 1.0;
+        self.ever_given_up[at] = self.ever_given_up[at].saturating_add(1);
         self.last = None;
     }
 
@@ -94,8 +96,10 @@ impl Monitor {
         if of == 0.0 { 0.0 } else { met / of }
     }
 
+    /// Returns whether few attempts have ever shown whether reads arrive within a bound.
     fn is_unknown(&self, bound: Duration) -> bool {
-        self.weights(bound).1 < FEW
+        let given_up = self.ever_given_up[bucket(bound)..].iter();
+        given_up.fold(self.ever_arrived, |sum, more| sum.saturating_add(*more)) < FEW
     }
 
     /// Returns the weights of the reads that arrived within a bound, and of all that show whether
@@ -209,17 +213,20 @@ mod tests {
         assert!(monitor.likelihood(100 * MS) > 0.99 && monitor.likelihood(10 * MS) < 0.01);
     }
 
+    /// At any pace: what is known does not have to be learned again because it is old.
     #[test]
-    fn a_client_that_reads_rarely_tries_again_after_a_minute() {
-        let mut monitor = Monitor::new(Duration::ZERO);
-        for second in 0..10 {
-            let now = Duration::from_secs(second);
-            if monitor.attempts(now, 10 * MS) {
-                monitor.given_up(now, 10 * MS);
+    fn attempts_in_vain_are_few_also_for_clients_that_read_rarely() {
+        for pace in [10 * MS, 200 * MS, 5_000 * MS] {
+            let mut monitor = Monitor::new(Duration::ZERO);
+            let mut in_vain = 0;
+            for number in 0..1000 {
+                if monitor.attempts(pace * number, 10 * MS) {
+                    monitor.given_up(pace * number, 10 * MS);
+                    in_vain += 1;
+                }
             }
+            assert!((15..=20).contains(&in_vain), "{in_vain} at {pace:?}");
         }
-        assert!(!monitor.attempts(Duration::from_secs(10), 10 * MS));
-        assert!(monitor.attempts(Duration::from_secs(70), 10 * MS));
     }
 
     #[test]

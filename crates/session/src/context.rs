@@ -56,7 +56,7 @@ pub trait Context: 'static {
     fn new_request(&self) -> RequestId;
 
     /// Waits for the reply to a request on a key that `owner` holds. `Ok(None)` means the same as
-    /// `None` of [`Context::call`].
+    /// `None` of [`Context::call`]. Dropping the future cancels the request.
     ///
     /// # Errors
     /// No reply came in time. The worker may have executed the request, or may still execute it.
@@ -70,8 +70,7 @@ pub trait Context: 'static {
     /// reply, because the worker is stopping or a journal has failed.
     fn call(&self, command: Command) -> impl Future<Output = Option<Response>>;
 
-    /// Like [`Context::call`], for commands that may wait for other sites. Dropping the future
-    /// cancels the request.
+    /// Like [`Context::call`]. Dropping the future cancels the request.
     fn ask(&self, command: Command) -> impl Future<Output = Option<Response>>;
 
     /// Sends the machine a command that needs no reply.

@@ -413,7 +413,8 @@ impl Clients {
         let worker = self.some_worker(world, index);
         let past = self.clients[index].pasts.causal;
         let request = self.request(index, worker);
-        let command = spaces::command(past, &step);
+        let cancellable = self.clients[index].impatient_at.is_some();
+        let command = spaces::command(past, &step, cancellable);
         let cause = Some(Cause::Request(worker, request));
         let recorded = self.record_of(world, index, vec![step], cause);
         self.clients[index].doing = Doing::Execute(recorded);

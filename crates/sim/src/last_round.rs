@@ -74,7 +74,7 @@ impl LastRound {
             let worker = world.some_worker(SiteId(recorded.site as u8), self.requests as usize);
             recorded.cause = Some(Cause::Request(worker, request));
             recorded.invoked = world.now;
-            let command = spaces::command(Vector::zero(world.sites()), &recorded.steps[0]);
+            let command = spaces::command(Vector::zero(world.sites()), &recorded.steps[0], false);
             self.waiting.insert(request, recorded);
             world.command(worker, request, command);
         }

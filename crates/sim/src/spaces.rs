@@ -75,8 +75,9 @@ fn default_kind(op: &Op) -> Kind {
     if op.is_update() { Kind::UPDATE } else { Kind::READ }
 }
 
-/// Returns the command that executes one operation by itself.
-pub(crate) fn command(past: Vector, step: &Step) -> Command {
+/// Returns the command that executes one operation by itself. `cancellable`: whether it is a read
+/// that the client may cancel.
+pub(crate) fn command(past: Vector, step: &Step, cancellable: bool) -> Command {
     let Step { key, level, kind, op, .. } = step.clone();
     let strong = match step.promise {
         // Reads of a por space may be certified, but need not be.
@@ -85,6 +86,7 @@ pub(crate) fn command(past: Vector, step: &Step) -> Command {
         Promise::Eventual | Promise::Causal => false,
     };
     match strong {
+        true if cancellable => Command::ReadStrong { past, key, op, kind },
         true => Command::ExecuteStrong { past, key, op, kind },
         false => Command::Execute { past, level, key, op },
     }

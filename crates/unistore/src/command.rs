@@ -52,6 +52,18 @@ pub enum Command {
         /// Kind of the operation, which determines its conflicts.
         kind: Kind,
     },
+    /// The same for a read whose client may cancel it. After an abort it has no priority over other
+    /// transactions, because no keys may be reserved for an attempt that never comes.
+    ReadStrong {
+        /// The client's causal past.
+        past: Vector,
+        /// The key.
+        key: Key,
+        /// The operation.
+        op: Op,
+        /// Kind of the operation, which determines its conflicts.
+        kind: Kind,
+    },
     /// START_TX: opens an interactive transaction (Alg. 1 l. 1).
     Begin {
         /// The client's causal past.

@@ -247,7 +247,10 @@ impl Replica {
                 }
             }
             Command::ExecuteStrong { past, key, op, kind } => {
-                self.execute_strong(now, request, past, key, op, kind);
+                self.execute_strong(now, request, past, key, op, kind, false);
+            }
+            Command::ReadStrong { past, key, op, kind } => {
+                self.execute_strong(now, request, past, key, op, kind, true);
             }
             Command::Begin { past, strong } => {
                 let tx = self.begin(now, &past, strong);
@@ -519,10 +522,11 @@ impl Machine for Replica {
                 self.on_message(now, from, message);
             }
             Input::Client { request, command } => self.on_command(now, request, command),
-            // Only these may wait for other sites or protocols. The replica answers all other
-            // commands soon, and executes them nevertheless.
+            // The replica answers every command once, and soon: at the latest by the timeout of the
+            // command's transaction. It executes all others nevertheless.
             Input::Cancel { request } => {
                 self.cancel_strong(request);
+                self.participant.cancel(request);
                 self.cancel_guarded(now, request);
             }
             Input::Answered { ask, answer } => self.on_guard_answer(now, ask, answer),

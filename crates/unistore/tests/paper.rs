@@ -480,7 +480,7 @@ fn strong_command_among_others(without: Option<Rule>) -> (Response, usize) {
 fn a_cancelled_strong_read_ends_in_each_of_its_stages() {
     let read = |past| {
         let (key, op, kind) = (Key::from("k"), Op::Get, Kind::READ);
-        Command::ExecuteStrong { past, key, op, kind }
+        Command::ReadStrong { past, key, op, kind }
     };
     let owner = PartitionId::of(b"k", PARTITIONS).0 as u8;
     for stage_of in ["owner", "vote", "retry"] {
@@ -497,12 +497,14 @@ fn a_cancelled_strong_read_ends_in_each_of_its_stages() {
         }
         let request = stage.ask(here, read(Vector::zero(3)));
         if stage_of == "retry" {
-            for _ in 0..20 {
+            for _ in 0..80 {
                 stage.pass(10, |from, _| from.site.0 != 0);
                 stage.drop_history(0, 1);
                 stage.deliver(always);
             }
-            assert_eq!(stage.replicas[&here].status().strong().aborted, 1);
+            assert_eq!(stage.replicas[&here].status().strong().aborted, 2);
+            // A writer would wait for a reserved key.
+            assert_eq!(stage.replicas[&at(0, owner)].status().strong().reserved, 0);
         }
         let undecided = stage.replicas[&here].status().undecided_transactions();
         assert_eq!(undecided, usize::from(stage_of != "owner"), "{stage_of}");

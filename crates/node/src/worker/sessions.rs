@@ -79,7 +79,9 @@ impl Context for Worker {
         request: RequestId,
         owner: Address,
     ) -> Result<Option<Response>, PeerTimeout> {
+        let mut open = OpenRequest { worker: self, request, answered: false };
         let reply = tokio::time::timeout(PEER_TIMEOUT, self.reply_to(request)).await;
+        open.answered = true;
         reply.map_err(|_| match self.network.is_here(owner) && !self.refuses_writes() {
             true => PeerTimeout("the worker that decides a transaction on the key".to_owned()),
             false => PeerTimeout(self.node_name(owner)),

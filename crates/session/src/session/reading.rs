@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 use solera_commands::CommandId;
-use solera_config::Runs;
+use solera_config::{Baseline, Runs};
 use solera_data::{OpError, Outcome};
 use solera_ipa::Monitor;
 use solera_levels::Level;
-use solera_unistore::Response;
+use solera_unistore::{Command, Response};
 use tokio::time::{Instant, sleep_until};
 
 use super::ClientSession;
@@ -78,7 +78,7 @@ impl<W: Context> ClientSession<W> {
                 let result = match way {
                     Way::Certified => {
                         let strong = self.strong_command(command, op);
-                        let response = self.worker.ask(strong).await;
+                        let response = self.worker.call(strong).await;
                         self.executed(response)?
                     }
                     Way::Local(local) => self.execute_causal(op, *local).await?,
@@ -90,7 +90,14 @@ impl<W: Context> ClientSession<W> {
     }
 
     fn ways(&self, command: CommandId, op: &KeyOp<'_>) -> Result<Ways, String> {
-        let space = self.worker.spec().spaces.space_of(&op.key);
+        let spec = self.worker.spec();
+        if spec.protocol != Baseline::UniStore {
+            return Err(format!(
+                "ERR protocol {} offers no choice of levels",
+                spec.protocol.name()
+            ));
+        }
+        let space = spec.spaces.space_of(&op.key);
         if space.runs != Runs::UniStore {
             let (key, name) = (String::from_utf8_lossy(&op.key), &space.name);
             let level = space.level_name();
@@ -131,7 +138,12 @@ impl<W: Context> ClientSession<W> {
         let locals = if certified { &ways[1..] } else { ways };
         let now = self.monitored_time();
         let attempts = certified && self.monitors.of(command, strongest, now).attempts(now, bound);
-        let strong = attempts.then(|| self.strong_command(command, op));
+        let strong = attempts.then(|| Command::ReadStrong {
+            past: self.pasts.causal,
+            key: (&*op.key).into(),
+            op: op.op.clone(),
+            kind: self.class_of(command, op).as_kind(),
+        });
         let worker = Rc::clone(&self.worker);
         let mut strong = pin!(async move {
             match strong {

@@ -93,7 +93,7 @@ impl<W: Context> ClientSession<W> {
         op: &KeyOp<'_>,
     ) -> Result<Result<Outcome, OpError>, String> {
         self.worker.reach(&op.key).map_err(|error| error.to_string())?;
-        let response = self.worker.ask(self.strong_command(plan.command, op)).await;
+        let response = self.worker.call(self.strong_command(plan.command, op)).await;
         self.executed(response)
     }
 

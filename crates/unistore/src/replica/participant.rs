@@ -88,6 +88,17 @@ impl Participant {
         self.parked.push(Parked { since, read: Read::Execute(execute) });
     }
 
+    /// Forgets a read of a client of this worker, which the client has cancelled.
+    pub(crate) fn cancel(&mut self, request: RequestId) {
+        let is_it = |read: &Read| match read {
+            Read::Execute(Execute { to: ReplyTo::Client(of), op, .. }) => {
+                *of == request && !op.is_update()
+            }
+            _ => false,
+        };
+        self.parked.retain(|parked| !is_it(&parked.read));
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.prepared.is_empty()
     }

@@ -60,7 +60,7 @@ pub(crate) struct Strong {
     /// Open transactions of one operation, by request, each with the identifier of its last
     /// attempt.
     singles: BTreeMap<RequestId, (TxId, Single)>,
-    /// Transactions of one operation that wait for their decision and whose clients wait.
+    /// Reads that wait for their decision and that their clients may cancel.
     certifying: BTreeMap<RequestId, TransactionId>,
     retries: Vec<Retry>,
     /// Upper bound of the strong timestamps of transactions that this worker has submitted and for
@@ -145,6 +145,8 @@ struct Single {
     since: Monotonic,
     /// Claim of the previous attempt, if that was aborted.
     claim: Option<Claim>,
+    /// Whether the client may cancel it.
+    cancellable: bool,
     /// Whether the client has cancelled it. It then only waits for the answer to its operation,
     /// which nobody receives.
     cancelled: bool,
@@ -285,10 +287,12 @@ impl Replica {
         key: Key,
         op: Op,
         kind: Kind,
+        cancellable: bool,
     ) {
         let (result, since) = (Err(OpError::TooLarge), now.monotonic);
+        let (claim, cancelled) = (None, false);
         let single =
-            Single { request, past, key, op, kind, result, since, claim: None, cancelled: false };
+            Single { request, past, key, op, kind, result, since, claim, cancellable, cancelled };
         self.attempt(now, single);
     }
 
@@ -474,7 +478,7 @@ impl Replica {
             let traced = replica.worker.config.trace.then(|| payloads.clone());
             let tid = replica.strong.service.certify(now, name, payloads, until, claim);
             replica.worker.trace(|| submission(cause, tid, snap_vec, &traced.unwrap_or_default()));
-            if let Some(single) = &submitted.single {
+            if let Some(single) = submitted.single.as_ref().filter(|single| single.cancellable) {
                 replica.strong.certifying.insert(single.request, tid);
             }
             replica.strong.submitted.insert(tid, submitted);
@@ -561,7 +565,8 @@ impl Replica {
                 if let Some(lacks) = &lacks {
                     self.wait_for(lacks);
                 }
-                let single = Single { claim: Some(claim), ..single };
+                let claim = Some(claim).filter(|_| !single.cancellable);
+                let single = Single { claim, ..single };
                 self.strong.retries.push(Retry { single, lacks, at });
             }
             _ => {
@@ -612,26 +617,27 @@ impl Replica {
         }
     }
 
-    /// Handles the cancellation of a transaction of one operation: it is not attempted again. If
-    /// its groups may have it already, its outcome is determined as if its coordinator had failed.
+    /// Handles the cancellation of a read: it is not attempted again. If its groups may have it
+    /// already, its outcome is determined as if its coordinator had failed.
     pub(crate) fn cancel_strong(&mut self, request: RequestId) {
         if let Some((tx, single)) = self.strong.singles.get_mut(&request) {
+            if !single.cancellable {
+                return;
+            }
             single.cancelled = true;
             let tx = *tx;
             return self.abort(tx);
         }
         let Some(tid) = self.strong.certifying.remove(&request) else {
-            return self.strong.retries.retain(|retry| retry.single.request != request);
+            let is_it = |retry: &Retry| retry.single.request == request && retry.single.cancellable;
+            return self.strong.retries.retain(|retry| !is_it(retry));
         };
+        // A transaction that only reads has no effect, whatever its outcome, so that the ceiling
+        // need not cover it.
         if let Some(submitted) = self.strong.submitted.get_mut(&tid) {
             submitted.request = None;
-            // A transaction that only reads has no effect, whatever its outcome, so that nothing
-            // need be kept for it.
-            if submitted.writes {
-                self.strong.ceiling = self.strong.ceiling.max(submitted.until);
-            }
         }
-        self.strong.service.give_up(tid);
+        self.strong.service.cancel(tid);
     }
 
     /// Fails the requests of clients whose transactions take too long.
