@@ -1,0 +1,248 @@
+//! The right to answer: renewals, exclusion, admission; reports.
+
+use std::collections::BTreeMap;
+
+use solera_time::{Monotonic, SiteId};
+
+use super::Partition;
+use crate::agreed::{Change, Key};
+use crate::command::Question;
+use crate::config::Rule;
+use crate::message::{Body, Need};
+use crate::numbers::{Nonce, Term, Version};
+use crate::outbox::{Step, Subject};
+use crate::rare;
+use crate::record::{Pin, Record};
+
+/// A lease of the site's right, by its own clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    pub(crate) term: Term,
+    pub(crate) until: Monotonic,
+}
+
+/// What a site knows about time. A restart forgets it.
+#[derive(Debug)]
+pub(crate) struct Right {
+    pub(crate) lease: Option<Lease>,
+    /// When this process has sent its renewals and admissions.
+    sent: BTreeMap<Nonce, Monotonic>,
+    /// Whether an answer to a question about the site's right, or about an exclusion, is awaited.
+    asking: bool,
+    excluding: bool,
+    next_renewal: Option<Monotonic>,
+    /// When the site has last learned of a renewal of each site.
+    renewed: Vec<Option<Monotonic>>,
+    /// Number of offers that the site has requested.
+    requests: usize,
+    next_request: Option<Monotonic>,
+    /// The copy must reach this version before the next question.
+    wait_for: Version,
+}
+
+impl Right {
+    pub(crate) fn new(sites: usize) -> Right {
+        Right {
+            lease: None,
+            sent: BTreeMap::new(),
+            asking: false,
+            excluding: false,
+            next_renewal: None,
+            renewed: vec![None; sites],
+            requests: 0,
+            next_request: None,
+            wait_for: Version(0),
+        }
+    }
+
+    pub(crate) fn answered(&mut self, subject: &Subject, version: Option<Version>) {
+        match subject {
+            Subject::Right => self.asking = false,
+            _ => self.excluding = false,
+        }
+        self.wait_for = self.wait_for.max(version.unwrap_or_default());
+    }
+}
+
+fn is_due(at: Option<Monotonic>, now: Monotonic) -> bool {
+    at.is_none_or(|at| at <= now)
+}
+
+impl Partition {
+    /// Records when the site learns of renewals, and begins its own leases.
+    pub(super) fn note_right(&mut self, step: &Step<'_>, change: &Change) {
+        let (site, term, nonce) = match change {
+            Change::Renew { site, term, nonce } | Change::Admit { site, term, nonce, .. } => {
+                (*site, *term, *nonce)
+            }
+            _ => return,
+        };
+        if let Some(renewed) = self.right.renewed.get_mut(site.index()) {
+            *renewed = Some(step.now);
+        }
+        if site != self.me {
+            return;
+        }
+        // A renewal of an earlier process was sent at an unknown time.
+        let sent = self.right.sent.remove(&nonce);
+        let from = if step.config.has(Rule::LeaseFromSending) { sent } else { Some(step.now) };
+        let Some(from) = from else { return };
+        let until = from.after(step.config.timing.right);
+        let longer = self.right.lease.is_none_or(|lease| lease.term < term || lease.until < until);
+        if longer {
+            self.right.lease = Some(Lease { term, until });
+        }
+    }
+
+    /// Gives a restarted reader a new lease. Used without `LeaseIsVolatile` alone.
+    pub(crate) fn count_lease_anew(&mut self, step: &Step<'_>) {
+        let until = step.now.after(step.config.timing.right);
+        let term = self.agreed.reader(self.me).map(|reader| reader.term);
+        self.right.lease = term.map(|term| Lease { term, until });
+    }
+
+    /// Does what is due about rights and reports.
+    pub(super) fn look_after_right(&mut self, step: &mut Step<'_>) {
+        if self.agreed.version >= self.right.wait_for {
+            if self.agreed.reader(self.me).is_some() {
+                self.renew(step);
+            } else {
+                self.request_offer(step);
+            }
+            self.exclude(step);
+        }
+        if is_due(self.next_report, step.now) {
+            self.next_report = Some(step.now.after(step.config.timing.report));
+            for site in self.others() {
+                self.report(step, site);
+            }
+        }
+    }
+
+    /// Renews the site's right.
+    fn renew(&mut self, step: &mut Step<'_>) {
+        let Some(reader) = self.agreed.reader(self.me) else { return };
+        if self.right.asking || !is_due(self.right.next_renewal, step.now) {
+            return;
+        }
+        let term = reader.term;
+        self.right.next_renewal = Some(step.now.after(step.config.timing.right / 3));
+        let nonce = step.nonce();
+        self.ask_for_right(step, nonce, Change::Renew { site: self.me, term, nonce });
+    }
+
+    fn ask_for_right(&mut self, step: &mut Step<'_>, nonce: Nonce, change: Change) {
+        self.right.sent.insert(nonce, step.now);
+        // Only recent ones can begin a lease.
+        while self.right.sent.len() > 8 {
+            self.right.sent.pop_first();
+        }
+        self.right.asking = true;
+        self.change(step, Subject::Right, change);
+    }
+
+    pub(super) fn change(&mut self, step: &mut Step<'_>, subject: Subject, change: Change) {
+        let (partition, read) = (self.id, self.agreed.version);
+        step.ask(partition, subject, Question::Change { partition, read, change });
+    }
+
+    /// Excludes a reader whose lease has certainly ended (S3).
+    fn exclude(&mut self, step: &mut Step<'_>) {
+        if self.right.excluding || !step.config.has(Rule::Exclude) {
+            return;
+        }
+        let ready = self.ready(step.config).is_ok();
+        for site in self.others() {
+            let Some(reader) = self.agreed.reader(site) else { continue };
+            let term = reader.term;
+            let renewed = *self.right.renewed[site.index()].get_or_insert(step.now);
+            let timing = step.config.timing;
+            let silence = match step.config.has(Rule::WaitForLease) {
+                true => timing.exclusion,
+                false => timing.right / 2,
+            };
+            if ready && step.now.since(renewed) >= silence {
+                self.right.excluding = true;
+                return self.change(step, Subject::Exclusion, Change::Exclude { site, term });
+            }
+        }
+    }
+
+    // Admission.
+
+    /// Asks a reader for an offer, each time another one (S4).
+    fn request_offer(&mut self, step: &mut Step<'_>) {
+        if self.right.asking || !is_due(self.right.next_request, step.now) {
+            return;
+        }
+        self.right.next_request = Some(step.now.after(step.config.timing.retry));
+        let readers: Vec<SiteId> = self.agreed.reader_sites().collect();
+        self.right.requests += 1;
+        if let Some(reader) = readers.get(self.right.requests % readers.len().max(1)) {
+            step.send(self.id, *reader, Body::OfferRequest);
+        }
+    }
+
+    /// Offers what the site has seen, and reports no more until the offer ends (S4, R5).
+    pub(super) fn on_offer_request(&mut self, step: &mut Step<'_>, from: SiteId) {
+        let Ok(reader) = self.ready(step.config) else { return };
+        let (term, renewals) = (reader.term, reader.renewals);
+        if self.pin.is_none() {
+            let pin = Pin { seen: self.known.clone(), term, renewals };
+            if step.config.has(Rule::DurablePins) {
+                step.record(&Record::Pinned { partition: self.id, pin: pin.clone() });
+            }
+            self.pin = Some(pin);
+        }
+        let Some(pin) = self.pin.clone() else { return };
+        let Pin { seen, term, renewals } = pin;
+        step.send(self.id, from, Body::Offer { term, renewals, seen });
+    }
+
+    pub(super) fn on_offer(&mut self, step: &mut Step<'_>, from: SiteId, pin: Pin) {
+        let Some(sponsor) = self.agreed.reader(from) else { return };
+        let is_current = sponsor.term == pin.term && sponsor.renewals == pin.renewals;
+        let mine = self.agreed.reader(self.me).is_some() || self.right.asking;
+        if !is_current || mine || self.agreed.version < self.right.wait_for {
+            return;
+        }
+        let last = self.agreed.terms.get(self.me.index()).copied().unwrap_or_default();
+        let nonce = step.nonce();
+        let change = Change::Admit {
+            site: self.me,
+            term: Term(last.0 + 1),
+            since: pin.seen,
+            sponsor: from,
+            nonce,
+        };
+        self.ask_for_right(step, nonce, change);
+    }
+
+    pub(crate) fn right_answered(&mut self, subject: &Subject, version: Option<Version>) {
+        self.right.answered(subject, version);
+    }
+
+    // Reports.
+
+    /// Reports to a site.
+    pub(super) fn report(&mut self, step: &mut Step<'_>, to: SiteId) {
+        let (seen, capped) = self.report_to(step.config, to);
+        if capped {
+            step.rare(rare::CAPPED);
+        }
+        let version = self.agreed.version;
+        step.send(self.id, to, Body::Report { version, seen });
+    }
+
+    /// Sends all others what this site needs, but not too often.
+    pub(super) fn need(&mut self, step: &mut Step<'_>, key: &Key, need: Need) {
+        let counter = self.counter(key);
+        if !is_due(counter.next_need, step.now) {
+            return;
+        }
+        counter.next_need = Some(step.now.after(step.config.timing.retry));
+        for site in self.others() {
+            step.send(self.id, site, Body::Ask { key: key.clone(), need });
+        }
+    }
+}

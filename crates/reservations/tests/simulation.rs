@@ -1,0 +1,126 @@
+//! Seeds of simulated clusters, and a trap for each rule.
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use solera_reservations::{RARE_PATHS, Rule};
+use world::{Report, Shape, World};
+
+fn shape(seed: u64) -> Shape {
+    Shape {
+        sites: 2 + (seed % 3) as usize,
+        faults: true,
+        stops: seed % 5 == 4 && seed % 3 > 0,
+        reads_clock_early: false,
+        without: None,
+    }
+}
+
+fn judge(seed: u64, shape: Shape) -> Report {
+    let report = World::run(seed, shape);
+    assert!(report.violations.is_empty(), "seed {seed}: {:#?}", report.violations);
+    assert!(report.unfinished.is_empty(), "seed {seed}: {:#?}", report.unfinished);
+    report
+}
+
+/// Returns the seeds of a test: those of `SEEDS=from..to`, or a fixed range.
+fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let Ok(given) = std::env::var("SEEDS") else { return fixed };
+    let (from, to) = given.split_once("..").expect("SEEDS=FROM..TO");
+    from.parse().unwrap()..to.parse().unwrap()
+}
+
+#[test]
+fn intervals_contain_the_value() {
+    let mut rare: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut cannot: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut reads, mut exact, mut committed, mut refused, mut undecided) = (0, 0, 0, 0, 0);
+    for seed in seeds(0..150) {
+        let report = judge(seed, shape(seed));
+        for (path, count) in report.rare {
+            *rare.entry(path).or_default() += count;
+        }
+        for (reason, count) in report.cannot {
+            *cannot.entry(reason).or_default() += count;
+        }
+        reads += report.reads;
+        exact += report.exact;
+        committed += report.committed;
+        refused += report.refused;
+        undecided += report.undecided;
+    }
+    println!("{committed} commits, {refused} refused, {reads} reads, {exact} exact");
+    println!("{undecided} histories undecided");
+    println!("{cannot:#?}\n{rare:#?}");
+    for path in RARE_PATHS {
+        assert!(rare.contains_key(path.0), "no seed reaches {path:?}");
+    }
+}
+
+/// Each rule without which a world breaks its promises, with the range of seeds in which one shows
+/// it.
+#[test]
+fn every_rule_is_needed() {
+    let rules = [
+        (Rule::Confirm, 0),
+        (Rule::Recycling, 0),
+        (Rule::SeparatePools, 0),
+        (Rule::Capacity, 0),
+        (Rule::Width, 0),
+        (Rule::Floor, 0),
+        (Rule::ConfirmFloor, 0),
+        (Rule::RespectRaise, 0),
+        (Rule::RaiseAfterHolders, 0),
+        (Rule::RaiseBelowValue, 0),
+        (Rule::CheckAtCommit, 0),
+        (Rule::TakeBack, 0),
+        (Rule::LeaseAtCommit, 0),
+        (Rule::TermAtCommit, 0),
+        (Rule::EndAfterPromises, 0),
+        (Rule::DurableStops, 0),
+        (Rule::ReclaimAfterEnd, 0),
+        (Rule::CountPromises, 0),
+        (Rule::ReaderLease, 0),
+        (Rule::WaitForLease, 0),
+        (Rule::LeaseIsVolatile, 0),
+        (Rule::LeaseFromSending, 0),
+        (Rule::DurableCopies, 0),
+        (Rule::DurablePromises, 0),
+        (Rule::DurablePins, 0),
+        (Rule::SeeSponsorsVector, 0),
+        (Rule::PinReports, 0),
+        (Rule::CapReports, 0),
+        (Rule::CapUntilConfirmed, 0),
+        (Rule::EndOffers, 0),
+        (Rule::Exclude, 0),
+        (Rule::EndWhenIdle, 0),
+        (Rule::EndForReader, 0),
+    ];
+    let most = std::env::var("TRAPS").map_or(60, |most| most.parse().unwrap());
+    let mut unneeded = Vec::new();
+    for (rule, from) in rules {
+        let mut first = None;
+        let found = (from..from + most).find(|seed| {
+            let shape = Shape { without: Some(rule), ..shape(*seed) };
+            let report = World::run(*seed, shape);
+            first = report.violations.first().or(report.unfinished.first()).cloned();
+            first.is_some()
+        });
+        println!("{rule:?}: seed {found:?}: {}", first.unwrap_or_default());
+        unneeded.extend(found.is_none().then_some(rule));
+    }
+    assert!(unneeded.is_empty(), "no seed needs {unneeded:?}");
+}
+
+/// A host that reads the clock before it receives the input breaks the contract on time
+/// (`CheckAfter` of R4).
+#[test]
+fn hosts_read_the_clock_after_the_input() {
+    let found = (0..60).find(|seed| {
+        let shape = Shape { reads_clock_early: true, ..shape(*seed) };
+        !World::run(*seed, shape).violations.is_empty()
+    });
+    println!("early readings: seed {found:?}");
+    assert!(found.is_some());
+}

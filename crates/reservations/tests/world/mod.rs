@@ -1,0 +1,491 @@
+//! Workers of several sites in virtual time, with what their hosts do for them: streams, strong
+//! transactions, journals, clocks. Clients update counters and read intervals, and a judge that
+//! knows the values compares the answers.
+
+mod clients;
+mod network;
+mod node;
+mod strong;
+mod truth;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_machine::{Address, AskId, Machine, PartitionId, RequestId, Topology};
+use solera_random::Random;
+use solera_reservations::{
+    Answer, Command, Config, Entry, Epoch, Event, Input, Key, Output, Placed, Policy, Position,
+    Question, Rule, Timing, Version,
+};
+use solera_time::SiteId;
+
+use self::clients::Clients;
+use self::network::Network;
+use self::node::Node;
+use self::strong::Strong;
+use self::truth::Truth;
+
+pub(crate) const MS: u64 = 1_000_000;
+/// Request whose replies nobody awaits.
+const UNHEARD: RequestId = RequestId(u64::MAX);
+const SPARE: u32 = 8;
+/// Faults end.
+const QUIET_MS: u64 = 1_500;
+/// A site fails for good, if one does.
+const STOP_MS: u64 = 1_700;
+/// Operations must succeed from then on, if a site has failed.
+const RECOVERED_MS: u64 = 2_200;
+/// Operations end.
+const LAST_MS: u64 = 2_500;
+/// The world ends.
+const END_MS: u64 = 3_400;
+
+/// What differs between worlds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) sites: usize,
+    /// Whether links are cut, messages lost, and processes pause and crash.
+    pub(crate) faults: bool,
+    /// Whether a site fails for good.
+    pub(crate) stops: bool,
+    /// Whether hosts read the clock before they receive the input, against the contract.
+    pub(crate) reads_clock_early: bool,
+    pub(crate) without: Option<Rule>,
+}
+
+/// What a world found.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Wrong answers.
+    pub(crate) violations: Vec<String>,
+    /// Requests that should have succeeded, and intervals that should be exact.
+    pub(crate) unfinished: Vec<String>,
+    pub(crate) committed: usize,
+    pub(crate) refused: usize,
+    pub(crate) cannot: BTreeMap<String, usize>,
+    pub(crate) reads: usize,
+    pub(crate) exact: usize,
+    pub(crate) rare: BTreeMap<&'static str, usize>,
+    /// Histories that the checker could not judge within its limit.
+    pub(crate) undecided: usize,
+}
+
+/// An end of an epoch that a host has to write.
+struct End {
+    at: u64,
+    site: usize,
+    process: u64,
+    ask: AskId,
+    key: Key,
+    epoch: Epoch,
+}
+
+pub(crate) struct World {
+    now: u64,
+    random: Random,
+    shape: Shape,
+    faulty: bool,
+    /// Chance in percent that a site begins an operation of each kind in a millisecond, and that
+    /// an update is an increment.
+    load: u64,
+    rise: u64,
+    keys: Vec<Key>,
+    nodes: Vec<Node>,
+    /// Streams of all sites. The entry with index `n` has position `10 * (n + 1)`, and entries of
+    /// one transaction have the position of the last one.
+    streams: Vec<Vec<Placed>>,
+    strong: Strong,
+    network: Network,
+    ends: Vec<End>,
+    clients: Clients,
+    truth: Truth,
+    rare: BTreeMap<&'static str, usize>,
+    unfinished: Vec<String>,
+    dead: Option<usize>,
+}
+
+impl World {
+    pub(crate) fn run(seed: u64, shape: Shape) -> Report {
+        let mut world = World::new(seed, shape);
+        while world.now < END_MS * MS {
+            world.step();
+            if world.faulty {
+                world.fail_at_random();
+            }
+            let ms = world.now / MS;
+            if ms == QUIET_MS {
+                world.end_faults();
+            }
+            if ms == STOP_MS && shape.stops {
+                let site = world.random.index(shape.sites);
+                world.dead = Some(site);
+            }
+            world.clients.must_succeed = world.dead.is_some() && ms >= RECOVERED_MS && ms < LAST_MS;
+            if world.clients.must_succeed {
+                world.use_others();
+            } else if ms < LAST_MS && !(world.dead.is_some() && ms + 400 >= RECOVERED_MS) {
+                world.begin_operations();
+            }
+        }
+        world.finish()
+    }
+
+    fn new(seed: u64, shape: Shape) -> World {
+        let mut random = Random::new(seed);
+        let partitions = 1 + (seed % 2) as u16;
+        let topology = Arc::new(Topology { partitions, workers: vec![1; shape.sites] });
+        let keys: [(&str, i64, u32); 4] = [
+            ("large", 400, 250_000),
+            ("middle", 60, 250_000),
+            ("small", 0, 250_000),
+            ("fine", 900, 50_000),
+        ];
+        let lease = Duration::from_millis(60 + random.below(80));
+        let policies: Vec<(Vec<u8>, Policy)> = keys
+            .iter()
+            .map(|(key, _, tolerance_ppm)| {
+                let policy = Policy { tolerance_ppm: *tolerance_ppm, spare: SPARE, lease };
+                (key.as_bytes().to_vec(), policy)
+            })
+            .collect();
+        let mut world = World {
+            now: 0,
+            shape,
+            faulty: shape.faults,
+            load: [2, 5, 15][random.index(3)],
+            rise: [50, 50, 75, 30][random.index(4)],
+            keys: keys.iter().map(|(key, ..)| key.as_bytes().to_vec()).collect(),
+            nodes: Vec::new(),
+            streams: vec![Vec::new(); shape.sites],
+            strong: Strong::new(random.draw()),
+            network: Network::new(random.draw()),
+            ends: Vec::new(),
+            clients: Clients::default(),
+            truth: Truth::new(),
+            rare: BTreeMap::new(),
+            unfinished: Vec::new(),
+            dead: None,
+            random,
+        };
+        for site in 0..shape.sites {
+            let address = Address { site: SiteId(site as u8), worker: 0 };
+            let timing = Timing {
+                right: Duration::from_millis(60),
+                exclusion: Duration::from_millis(120),
+                report: Duration::from_millis(10),
+                retry: Duration::from_millis(8),
+                tick: Duration::from_millis(2),
+            };
+            let config = Config {
+                policies: policies.clone().into(),
+                timing,
+                without: shape.without.into(),
+                ..Config::new(address, topology.clone())
+            };
+            let node = Node::new(config, shape.sites, &mut world.random);
+            world.nodes.push(node);
+            world.collect(site);
+        }
+        for (key, value, tolerance_ppm) in keys {
+            world.truth.begin(&key.as_bytes().to_vec(), value.into(), tolerance_ppm);
+            if value > 0 {
+                world.append(0, vec![(key.as_bytes().to_vec(), Entry::Update(value))]);
+            }
+        }
+        for site in 0..shape.sites {
+            world.nodes[site].has[0] = world.streams[0].len();
+            world.give_streams(site);
+        }
+        world
+    }
+
+    /// Lets a millisecond pass.
+    fn step(&mut self) {
+        self.now += MS;
+        while let Some((from, to, message)) = self.network.next(self.now) {
+            if self.dead != Some(from) {
+                let from = self.nodes[from].config.address;
+                self.give(to, Input::Message { from, generation: 0, message });
+            }
+        }
+        for site in 0..self.nodes.len() {
+            self.resume(site);
+        }
+        self.write_ends();
+        self.replicate();
+        self.do_strong_transactions();
+        self.continue_transactions();
+        for site in 0..self.nodes.len() {
+            if self.is_up(site) {
+                let reading = self.reading(site);
+                self.nodes[site].machine.on_deadline(reading);
+                self.collect(site);
+                self.advance_checkpoint(site);
+            }
+        }
+    }
+
+    // Streams.
+
+    /// Appends entries of one transaction to a stream.
+    fn append(&mut self, site: usize, entries: Vec<(Key, Entry)>) {
+        let stream = &mut self.streams[site];
+        let position = Position(10 * (stream.len() + entries.len()) as u64);
+        stream.extend(entries.into_iter().map(|(key, entry)| Placed { position, key, entry }));
+        self.nodes[site].has[site] = stream.len();
+    }
+
+    /// The site applies a transaction.
+    pub(crate) fn apply(&mut self, site: usize, updates: Vec<(Key, i64)>) {
+        let entries = updates.into_iter().map(|(key, amount)| (key, Entry::Update(amount)));
+        self.append(site, entries.collect());
+        self.give_streams(site);
+    }
+
+    /// Gives a machine what its site has of all streams.
+    fn give_streams(&mut self, site: usize) {
+        let partitions = self.nodes[site].config.topology.partitions;
+        for origin in 0..self.nodes.len() {
+            if self.is_down(site) {
+                break;
+            }
+            let node = &mut self.nodes[site];
+            let (from, to) = (node.given[origin], node.has[origin]);
+            if from >= to {
+                continue;
+            }
+            node.given[origin] = to;
+            let (after, upto) = (Position(10 * from as u64), Position(10 * to as u64));
+            let all = self.streams[origin][from..to].to_vec();
+            for partition in 0..partitions {
+                let config = &self.nodes[site].config;
+                let id = PartitionId(partition);
+                let of = |placed: &&Placed| config.partition_of(&placed.key) == id;
+                let entries = all.iter().filter(of).cloned().collect();
+                let origin = SiteId(origin as u8);
+                if self.faulty && self.random.one_in(100) {
+                    // A host may err: the machine ignores entries after a gap.
+                    let (after, upto) = (Position(upto.0 + 10), Position(upto.0 + 20));
+                    let entries = Vec::new();
+                    let command = Command::Stream { partition: id, origin, after, entries, upto };
+                    self.command(site, UNHEARD, command);
+                }
+                let command = Command::Stream { partition: id, origin, after, entries, upto };
+                if self.faulty && self.random.one_in(20) {
+                    self.command(site, UNHEARD, command.clone());
+                }
+                self.command(site, UNHEARD, command);
+            }
+        }
+    }
+
+    /// Sites receive some of what others have of each stream.
+    fn replicate(&mut self) {
+        for site in 0..self.nodes.len() {
+            if !self.is_up(site) {
+                continue;
+            }
+            for origin in 0..self.nodes.len() {
+                let peer = self.random.index(self.nodes.len());
+                let has = self.nodes[site].has[origin];
+                let theirs = self.nodes[peer].has[origin];
+                let is_cut = self.network.is_cut(self.now, site, peer) || !self.is_up(peer);
+                let slow = self.nodes[site].slowness;
+                if is_cut || theirs <= has || !self.random.one_in(slow) {
+                    continue;
+                }
+                let mut upto = has + 1 + self.random.index(theirs - has);
+                // Transactions arrive as a whole.
+                let stream = &self.streams[origin];
+                while upto < stream.len() && stream[upto].position == stream[upto - 1].position {
+                    upto += 1;
+                }
+                self.nodes[site].has[origin] = upto;
+                self.give_streams(site);
+            }
+        }
+    }
+
+    fn write_ends(&mut self) {
+        let (due, later) = std::mem::take(&mut self.ends)
+            .into_iter()
+            .partition(|end: &End| end.at <= self.now && self.is_up(end.site));
+        self.ends = later;
+        let due: Vec<End> = due;
+        for End { site, process, ask, key, epoch, .. } in due {
+            self.append(site, vec![(key, Entry::Ended(epoch))]);
+            self.give_streams(site);
+            if self.nodes[site].process == process {
+                self.give(site, Input::Answered { ask, answer: Answer::Ended });
+            }
+        }
+    }
+
+    // Strong transactions.
+
+    fn do_strong_transactions(&mut self) {
+        let (now, nodes, dead) = (self.now, &self.nodes, self.dead);
+        self.strong.certify(now, |site| now < nodes[site].isolated || dead == Some(site));
+        while let Some((site, process, ask, answer)) = self.strong.next_answer(now) {
+            if self.nodes[site].process == process {
+                self.give(site, Input::Answered { ask, answer });
+            }
+        }
+        for site in 0..self.nodes.len() {
+            let lag = self.nodes[site].lag;
+            if self.is_up(site) && now >= self.nodes[site].isolated && self.random.one_in(lag) {
+                self.give_versions(site);
+            }
+        }
+    }
+
+    /// Gives a machine the next versions. The log is one for all partitions.
+    fn give_versions(&mut self, site: usize) {
+        let behind = self.strong.log.len() - self.nodes[site].given_versions;
+        let count = if behind > 0 { 1 + self.random.index(behind) } else { 0 };
+        for _ in 0..count {
+            let place = self.nodes[site].given_versions;
+            if self.is_down(site) || place >= self.strong.log.len() {
+                break;
+            }
+            self.nodes[site].given_versions += 1;
+            let (partition, previous, version, change) = self.strong.log[place].clone();
+            if self.faulty && self.random.one_in(100) {
+                let (previous, version) = (Version(version.0 + 1), Version(version.0 + 2));
+                let change = change.clone();
+                let command = Command::Changed { partition, previous, version, change };
+                self.command(site, UNHEARD, command);
+            }
+            let command = Command::Changed { partition, previous, version, change };
+            if self.faulty && self.random.one_in(20) {
+                self.command(site, UNHEARD, command.clone());
+            }
+            self.command(site, UNHEARD, command);
+        }
+    }
+
+    // Outputs.
+
+    pub(crate) fn collect(&mut self, site: usize) {
+        let node = &mut self.nodes[site];
+        let mut outputs: Vec<Output> = std::iter::from_fn(|| node.machine.poll_output()).collect();
+        let crashes = node.doomed && !outputs.is_empty();
+        if crashes {
+            // Records and messages before this point are durable and sent, the others are lost.
+            outputs.truncate(self.random.index(outputs.len() + 1));
+        }
+        for output in outputs {
+            match output {
+                Output::Records(records) => {
+                    let journal = &mut self.nodes[site].journal;
+                    journal.extend(records.iter().map(<[u8]>::to_vec));
+                }
+                Output::Send { to, message } => {
+                    self.network.send(self.now, site, to.site.index(), &message);
+                }
+                Output::Reply { request, response, .. } => self.on_reply(request, response),
+                Output::Trace(Event::Rare(path)) => *self.rare.entry(path.0).or_default() += 1,
+                Output::Trace(Event::TooWide { key, unexpected }) => {
+                    if unexpected {
+                        let key = String::from_utf8_lossy(&key);
+                        self.unfinished.push(format!("site {site}: {key} is too wide"));
+                    }
+                }
+                Output::Ask { ask, question } => self.on_question(site, ask, question),
+                Output::Job { work, .. } => match work {},
+            }
+        }
+        if crashes {
+            self.crash(site);
+        }
+    }
+
+    fn on_question(&mut self, site: usize, ask: AskId, question: Question) {
+        let process = self.nodes[site].process;
+        match question {
+            Question::Change { partition, read, change } => {
+                let asked = (site, process, ask);
+                self.strong.ask(self.now, asked, (partition, read, change), self.faulty);
+            }
+            Question::End { key, epoch, .. } => {
+                let slow = self.faulty && self.random.one_in(10);
+                let delay =
+                    if slow { self.random.below(200 * MS) } else { self.random.below(3 * MS) };
+                self.ends.push(End { at: self.now + delay, site, process, ask, key, epoch });
+            }
+        }
+    }
+
+    // The end.
+
+    /// Updates and reads at all sites but the one that has failed: they must succeed.
+    fn use_others(&mut self) {
+        if self.now % (4 * MS) != 0 {
+            return;
+        }
+        let dead = self.dead;
+        for site in (0..self.nodes.len()).filter(|site| Some(*site) != dead) {
+            // These have room for tokens of all sites.
+            let key = if self.random.chance(50) { "large" } else { "fine" };
+            self.begin_updates(site, vec![(key.as_bytes().to_vec(), 1)]);
+            let key = if self.random.chance(50) { "large" } else { "fine" };
+            self.read(site, key.as_bytes().to_vec());
+        }
+    }
+
+    fn finish(mut self) -> Report {
+        for tx in &self.clients.transactions {
+            if tx.state != clients::State::Done && !self.is_gone(tx.site) {
+                self.unfinished
+                    .push(format!("a transaction at site {} is {:?}", tx.site, tx.state));
+            }
+        }
+        self.check_that_all_is_exact();
+        let mut undecided = 0;
+        for (key, history) in self.truth.histories() {
+            let key = String::from_utf8_lossy(&key).into_owned();
+            match solera_checker::interval::check(&history, 4_000) {
+                Ok(true) => {}
+                Ok(false) => undecided += 1,
+                Err(violation) => self.truth.violations.push(format!("{key}: {violation}")),
+            }
+        }
+        Report {
+            violations: self.truth.violations,
+            unfinished: self.unfinished,
+            committed: self.clients.committed,
+            refused: self.clients.refused,
+            cannot: self.clients.cannot,
+            reads: self.truth.reads,
+            exact: self.truth.exact,
+            rare: self.rare,
+            undecided,
+        }
+    }
+
+    /// Every site answers with the value alone, when nobody updates.
+    fn check_that_all_is_exact(&mut self) {
+        if self.dead.is_some() {
+            return;
+        }
+        // For a person who looks into a seed.
+        if std::env::var("DUMP").is_ok() {
+            for node in &self.nodes {
+                println!("{:#?}", node.machine);
+            }
+        }
+        for site in 0..self.nodes.len() {
+            for key in self.keys.clone() {
+                let (reads, exact) = (self.truth.reads, self.truth.exact);
+                self.read(site, key.clone());
+                let found = (self.truth.reads - reads, self.truth.exact - exact);
+                if found != (1, 1) {
+                    let key = String::from_utf8_lossy(&key);
+                    let text = format!("site {site}: {key} is not exact: {found:?}");
+                    self.unfinished.push(text);
+                }
+            }
+        }
+    }
+}
