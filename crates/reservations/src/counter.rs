@@ -65,6 +65,8 @@ pub(crate) struct Counter {
     pub(crate) wait_for: Version,
     /// When the site may next ask others to report or to end.
     pub(crate) next_need: Option<Monotonic>,
+    /// Whether another site needs tokens while this one may have more than its share.
+    pub(crate) shrinks: bool,
     /// Whether all tokens that the site could get for the head of `takes` do not fit.
     pub(crate) wants_room: bool,
 }

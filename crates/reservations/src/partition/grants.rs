@@ -117,12 +117,15 @@ impl Partition {
         }
     }
 
-    /// Ends the site's epochs if they are idle and another site needs tokens.
+    /// Ends the site's epochs if they are idle and another site needs tokens. Otherwise the site
+    /// changes to a grant that is not larger than its share.
     pub(super) fn end_for_holder(&mut self, step: &mut Step<'_>, key: &Key) {
         let Some(policy) = step.config.policy(key) else { return };
         let used = self.counters.get(key).and_then(|counter| counter.used);
         let idle = used.is_none_or(|used| step.now.since(used) >= policy.lease / 4);
-        if idle && !self.uses_tokens(key) {
+        if !idle || self.uses_tokens(key) {
+            self.counter(key).shrinks = true;
+        } else {
             self.end_all(step, key, rare::STOPPED_FOR_HOLDER);
         }
     }
@@ -206,51 +209,76 @@ impl Partition {
         total <= room || alone && heads.total() > room
     }
 
+    /// Returns the number of tokens of a kind that a site requests without need.
+    fn share(&self, policy: Policy, key: &Key) -> u64 {
+        let share = policy.room(self.floor(key)) / (2 * self.known.len().max(1) as u128);
+        u64::try_from(share.max(1)).unwrap_or(u64::MAX)
+    }
+
     /// Returns a request for tokens, or a proposal of a floor that permits more of them.
     fn wanted_tokens(&mut self, step: &mut Step<'_>, key: &Key, policy: Policy) -> Option<Change> {
         let newest = self.open_grants(key).max_by_key(|grant| grant.epoch);
-        let newest_tokens = newest.map_or(Tokens::default(), |grant| grant.tokens);
-        let (heads, counter) = (self.heads(key), self.counters.get(key)?);
+        let (share, heads) = (self.share(policy, key), self.heads(key));
+        let counter = self.counters.get(key)?;
         let in_use = counter.in_hand().plus(counter.unseen_tokens());
-        let record = self.record(key).cloned().unwrap_or_default();
-        let share = policy.room(record.floor) / (2 * self.known.len().max(1) as u128);
-        let share = u64::try_from(share.max(1)).unwrap_or(u64::MAX);
         let demand = in_use.plus(counter.waiting_tokens());
         let demand = demand.plus(demand);
+        let granted = newest.map_or(Tokens::default(), |grant| grant.tokens);
         let desired = Tokens::by_kind(|kind| {
-            let kept = newest_tokens.get(kind).min(share);
+            let kept = granted.get(kind).min(share);
             demand.get(kind).min(share).max(kept).max(heads.get(kind))
         });
-        let early = Kind::BOTH
-            .into_iter()
-            .any(|kind| in_use.get(kind).saturating_mul(2) > newest_tokens.get(kind));
-        if heads.is_none() && !(early && newest.is_some()) {
+        let half_used = Kind::BOTH.into_iter().any(|kind| in_use.get(kind) > granted.get(kind) / 2);
+        let shrinks = counter.shrinks && !desired.covers(granted);
+        if heads.is_none() && !(half_used && newest.is_some()) && !shrinks {
             self.counter(key).wants_room = false;
             return None;
         }
         let wants_more = !desired.covers(demand);
-        self.counter(key).wants_room = wants_more;
-        if newest_tokens.covers(desired) {
-            if !heads.is_none() {
-                self.need(step, key, Need::Reports);
+        let counter = self.counter(key);
+        counter.wants_room = wants_more;
+        counter.shrinks = shrinks;
+        if !granted.covers(desired) || shrinks {
+            // At least what those who wait need now.
+            let least = heads.most(Tokens::by_kind(|kind| match heads.get(kind) {
+                0 => 0,
+                _ => granted.get(kind),
+            }));
+            let change = [desired, least].into_iter().find_map(|tokens| {
+                self.request(step, (key, policy), tokens, heads)
+                    .filter(|_| shrinks || !granted.covers(tokens))
+            });
+            if change.is_some() {
+                return change;
             }
-            return self.propose(step, key, policy).filter(|_| wants_more);
-        }
-        let least = heads.most(Tokens::by_kind(|kind| match heads.get(kind) {
-            0 => 0,
-            _ => newest_tokens.get(kind),
-        }));
-        for tokens in [desired, least] {
-            let capacity = !step.config.has(Rule::Capacity);
-            let fits = self.fits(policy, (&record, record.floor), tokens, heads);
-            if (fits || capacity) && !newest_tokens.covers(tokens) {
-                let last = record.epochs.get(&self.me).copied().unwrap_or_default();
-                let (site, epoch) = (self.me, Epoch(last.0 + 1));
-                return Some(Change::Grant { key: key.clone(), site, epoch, tokens });
+            if !granted.covers(heads) {
+                self.make_room(step, key);
             }
         }
-        self.make_room(step, key);
-        self.propose(step, key, policy)
+        if !heads.is_none() {
+            self.need(step, key, Need::Reports);
+        }
+        self.propose(step, key, policy).filter(|_| wants_more)
+    }
+
+    /// Returns a request for a grant, if it fits (S1).
+    fn request(
+        &self,
+        step: &Step<'_>,
+        (key, policy): (&Key, Policy),
+        tokens: Tokens,
+        heads: Tokens,
+    ) -> Option<Change> {
+        let record = self.record(key).cloned().unwrap_or_default();
+        let fits = self.fits(policy, (&record, record.floor), tokens, heads);
+        let last = record.epochs.get(&self.me).copied().unwrap_or_default();
+        let (site, epoch) = (self.me, Epoch(last.0 + 1));
+        (fits || !step.config.has(Rule::Capacity)).then(|| Change::Grant {
+            key: key.clone(),
+            site,
+            epoch,
+            tokens,
+        })
     }
 
     /// Asks others to end idle epochs, and ends the site's own ones if they are.

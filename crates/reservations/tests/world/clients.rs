@@ -147,7 +147,11 @@ impl World {
                     let tx = &self.clients.transactions[tx];
                     let (key, amount, _) = &tx.updates[place];
                     let key = String::from_utf8_lossy(key);
-                    let text = format!("site {}: {amount} of {key}: {reason:?}", tx.site);
+                    let text = format!(
+                        "{} ms: site {}: {amount} of {key}: {reason:?}",
+                        self.now / MS,
+                        tx.site
+                    );
                     self.unfinished.push(text);
                 }
                 *self.clients.cannot.entry(name).or_default() += 1;
@@ -281,7 +285,7 @@ impl World {
             self.truth.commit(&key, amount);
         }
         // Some clients never learn it.
-        if !self.random.one_in(20) {
+        if !self.random.one_in(50) {
             self.truth.acknowledge(tx);
         }
     }

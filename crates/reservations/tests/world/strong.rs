@@ -88,6 +88,14 @@ impl Strong {
                 let version = Version(last.0 + 1 + self.random.below(3));
                 self.changed.insert((partition, pending.change.writes()), version);
                 self.last.insert(partition, version);
+                if std::env::var("LOG").is_ok() {
+                    println!(
+                        "{} ms: site {}: {version:?} {:?}",
+                        now / MS,
+                        pending.site,
+                        pending.change
+                    );
+                }
                 self.log.push((partition, last, version, pending.change));
                 Answer::Committed(version)
             };
