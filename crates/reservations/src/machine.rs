@@ -9,7 +9,7 @@ use solera_machine::{
 };
 use solera_time::Monotonic;
 
-use crate::agreed::Key;
+use crate::agreed::{Agreed, Key};
 use crate::checkpoint::{Checkpoint, next_part};
 use crate::command::{Answer, Command, Response, TakeId};
 use crate::config::{Config, Rule};
@@ -80,6 +80,17 @@ impl Reservations {
     /// Returns the version of the machine's copy of a partition's record.
     pub fn version(&self, partition: PartitionId) -> Option<Version> {
         self.partitions.get(&partition).map(|partition| partition.agreed.version)
+    }
+
+    /// Returns whether the site may answer intervals of a partition while its lease lasts (R3).
+    pub fn is_ready(&self, partition: PartitionId) -> bool {
+        let partition = self.partitions.get(&partition);
+        partition.is_some_and(|partition| partition.ready(&self.config).is_ok())
+    }
+
+    /// Returns the machine's copy of the record of a partition.
+    pub fn agreed(&self, partition: PartitionId) -> Option<&Agreed> {
+        self.partitions.get(&partition).map(|partition| &partition.agreed)
     }
 
     /// Returns the open promises.

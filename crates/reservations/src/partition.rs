@@ -129,7 +129,7 @@ impl Partition {
     }
 
     /// Returns the site's right, if it has seen what it needs (R3).
-    fn ready(&self, config: &Config) -> Result<&Reader, Cannot> {
+    pub(crate) fn ready(&self, config: &Config) -> Result<&Reader, Cannot> {
         let Some(reader) = self.agreed.reader(self.me) else {
             return Err(Cannot::NotReader { readers: self.agreed.reader_sites().collect() });
         };

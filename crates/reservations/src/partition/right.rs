@@ -31,6 +31,8 @@ pub(crate) struct Right {
     asking: bool,
     excluding: bool,
     next_renewal: Option<Monotonic>,
+    /// Since when the site lacks what its sponsor had, without interruption.
+    behind: Option<Monotonic>,
     /// When the site has last learned of a renewal of each site.
     renewed: Vec<Option<Monotonic>>,
     /// Number of offers that the site has requested.
@@ -48,6 +50,7 @@ impl Right {
             asking: false,
             excluding: false,
             next_renewal: None,
+            behind: None,
             renewed: vec![None; sites],
             requests: 0,
             next_request: None,
@@ -119,9 +122,20 @@ impl Partition {
         }
     }
 
-    /// Renews the site's right.
+    /// Renews the site's right. A site that lacks what its sponsor had for a long time does not
+    /// renew: perhaps only a failed site has it. A ready reader then excludes the site, and may
+    /// sponsor it.
     fn renew(&mut self, step: &mut Step<'_>) {
         let Some(reader) = self.agreed.reader(self.me) else { return };
+        match self.ready(step.config) {
+            Ok(_) => self.right.behind = None,
+            Err(_) => {
+                let since = *self.right.behind.get_or_insert(step.now);
+                if step.now.since(since) >= step.config.timing.exclusion {
+                    return;
+                }
+            }
+        }
         if self.right.asking || !is_due(self.right.next_renewal, step.now) {
             return;
         }
@@ -172,6 +186,7 @@ impl Partition {
 
     /// Asks a reader for an offer, each time another one (S4).
     fn request_offer(&mut self, step: &mut Step<'_>) {
+        self.right.behind = None;
         if self.right.asking || !is_due(self.right.next_request, step.now) {
             return;
         }

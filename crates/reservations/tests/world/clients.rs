@@ -6,7 +6,7 @@ use std::time::Duration;
 use solera_machine::{Guard, GuardAnswer, GuardQuestion, Guarded, PromiseId, RequestId, Verdict};
 use solera_reservations::{Cannot, Command, Key, PROTOCOL, Response, TakeId};
 
-use super::{MS, UNHEARD, World};
+use super::{EXACT_MS, MS, UNHEARD, World};
 
 /// Step of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(crate) struct Tx {
 /// Purpose of a request.
 #[derive(Clone, Debug)]
 enum Purpose {
-    Take(usize, usize),
+    Take { tx: usize, place: usize, must: bool },
     Promise(usize),
     End(usize),
     Read { site: usize, key: Key, begin: u64, must: bool },
@@ -54,6 +54,8 @@ pub(crate) struct Clients {
     pub(crate) committed: usize,
     pub(crate) refused: usize,
     pub(crate) cannot: BTreeMap<String, usize>,
+    /// Number of exact answers to the last reads.
+    pub(crate) exact: usize,
     /// Whether takes and reads must succeed.
     pub(crate) must_succeed: bool,
 }
@@ -86,7 +88,8 @@ impl World {
     }
 
     fn some_key(&mut self) -> Key {
-        let place = self.random.index(self.keys.len());
+        let all = self.keys.len();
+        let place = if self.random.chance(50) { self.hot } else { self.random.index(all) };
         self.keys[place].clone()
     }
 
@@ -102,7 +105,9 @@ impl World {
         for _ in 0..count {
             let key = self.some_key();
             let size = 1 + self.random.below(3) * self.random.below(3);
-            let size = if self.random.one_in(60) { 40 } else { size };
+            // Nobody waits for a large update of a site that has failed.
+            let large = !self.shape.stops && self.random.one_in(60);
+            let size = if large { 40 } else { size };
             let up = self.random.chance(self.rise);
             let amount = if up { size as i64 } else { -(size as i64) };
             updates.push((key, amount));
@@ -128,22 +133,23 @@ impl World {
         });
         for (place, (key, amount, _)) in updates.into_iter().enumerate() {
             let command = Command::Take { key, amount, within: PATIENCE };
-            self.request(site, Purpose::Take(tx, place), command);
+            let must = self.clients.must_succeed;
+            self.request(site, Purpose::Take { tx, place, must }, command);
         }
     }
 
     pub(crate) fn on_reply(&mut self, request: RequestId, response: Response) {
         let Some((_, purpose)) = self.clients.requests.remove(&request) else { return };
         match (purpose, response) {
-            (Purpose::Take(tx, place), Response::Taken(id)) => self.on_taken(tx, place, id),
-            (Purpose::Take(tx, place), Response::Cannot(reason)) => {
+            (Purpose::Take { tx, place, .. }, Response::Taken(id)) => self.on_taken(tx, place, id),
+            (Purpose::Take { tx, place, must }, Response::Cannot(reason)) => {
                 let state = &mut self.clients.transactions[tx].state;
                 if *state == State::Taking {
                     *state = State::Done;
                     self.truth.abort(tx);
                 }
                 let name = name_of(&reason);
-                if self.clients.must_succeed {
+                if must {
                     let tx = &self.clients.transactions[tx];
                     let (key, amount, _) = &tx.updates[place];
                     let key = String::from_utf8_lossy(key);
@@ -164,6 +170,8 @@ impl World {
             }
             (Purpose::Read { site, key, begin, .. }, Response::Interval { least, greatest }) => {
                 self.truth.answer(site, &key, begin, (least, greatest));
+                let last = self.now >= EXACT_MS * MS;
+                self.clients.exact += usize::from(last && least == greatest);
             }
             (Purpose::Read { site, key, must, .. }, Response::Cannot(reason)) => {
                 if must {
@@ -305,7 +313,7 @@ impl World {
         let lost: Vec<RequestId> = lost.map(|(request, _)| *request).collect();
         for request in lost {
             match self.clients.requests.remove(&request) {
-                Some((_, Purpose::Take(tx, _))) => {
+                Some((_, Purpose::Take { tx, .. })) => {
                     let state = &mut self.clients.transactions[tx].state;
                     if *state == State::Taking {
                         *state = State::Done;

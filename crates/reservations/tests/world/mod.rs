@@ -15,8 +15,8 @@ use std::time::Duration;
 use solera_machine::{Address, AskId, Machine, PartitionId, RequestId, Topology};
 use solera_random::Random;
 use solera_reservations::{
-    Answer, Command, Config, Entry, Epoch, Event, Input, Key, Output, Placed, Policy, Position,
-    Question, Rule, Timing, Version,
+    Agreed, Answer, Command, Config, Entry, Epoch, Event, Input, Key, Output, Placed, Policy,
+    Position, Question, Rule, Timing, Version,
 };
 use solera_time::SiteId;
 
@@ -38,8 +38,10 @@ const STOP_MS: u64 = 1_700;
 const RECOVERED_MS: u64 = 2_200;
 /// Operations end.
 const LAST_MS: u64 = 2_500;
+/// Clients read every key at every site, and all answers must be exact.
+const EXACT_MS: u64 = 3_400;
 /// The world ends.
-const END_MS: u64 = 3_400;
+const END_MS: u64 = 3_900;
 
 /// What differs between worlds.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +92,8 @@ pub(crate) struct World {
     /// an update is an increment.
     load: u64,
     rise: u64,
+    /// A key that half of the operations use.
+    hot: usize,
     keys: Vec<Key>,
     nodes: Vec<Node>,
     /// Streams of all sites. The entry with index `n` has position `10 * (n + 1)`, and entries of
@@ -103,6 +107,8 @@ pub(crate) struct World {
     rare: BTreeMap<&'static str, usize>,
     unfinished: Vec<String>,
     dead: Option<usize>,
+    /// Whether no other site could answer when it failed, so that none can replace it.
+    alone: bool,
 }
 
 impl World {
@@ -118,10 +124,13 @@ impl World {
                 world.end_faults();
             }
             if ms == STOP_MS && shape.stops {
-                let site = world.random.index(shape.sites);
-                world.dead = Some(site);
+                world.stop_a_site();
             }
-            world.clients.must_succeed = world.dead.is_some() && ms >= RECOVERED_MS && ms < LAST_MS;
+            world.clients.must_succeed =
+                world.dead.is_some() && !world.alone && (RECOVERED_MS..LAST_MS).contains(&ms);
+            if ms == EXACT_MS {
+                world.read_everything();
+            }
             if world.clients.must_succeed {
                 world.use_others();
             } else if ms < LAST_MS && !(world.dead.is_some() && ms + 400 >= RECOVERED_MS) {
@@ -153,8 +162,9 @@ impl World {
             now: 0,
             shape,
             faulty: shape.faults,
-            load: [2, 5, 15][random.index(3)],
-            rise: [50, 50, 75, 30][random.index(4)],
+            load: [2, 5, 15, 25][random.index(4)],
+            rise: [50, 75, 30][random.index(3)],
+            hot: random.index(keys.len()),
             keys: keys.iter().map(|(key, ..)| key.as_bytes().to_vec()).collect(),
             nodes: Vec::new(),
             streams: vec![Vec::new(); shape.sites],
@@ -166,6 +176,7 @@ impl World {
             rare: BTreeMap::new(),
             unfinished: Vec::new(),
             dead: None,
+            alone: false,
             random,
         };
         for site in 0..shape.sites {
@@ -419,18 +430,25 @@ impl World {
 
     // The end.
 
-    /// Updates and reads at all sites but the one that has failed: they must succeed.
+    /// Updates and reads at all sites but the one that has failed: they must succeed, if the floor
+    /// permits tokens for all. A failed holder of decrements keeps a floor from rising.
     fn use_others(&mut self) {
         if self.now % (4 * MS) != 0 {
             return;
         }
         let dead = self.dead;
         for site in (0..self.nodes.len()).filter(|site| Some(*site) != dead) {
-            // These have room for tokens of all sites.
-            let key = if self.random.chance(50) { "large" } else { "fine" };
-            self.begin_updates(site, vec![(key.as_bytes().to_vec(), 1)]);
-            let key = if self.random.chance(50) { "large" } else { "fine" };
-            self.read(site, key.as_bytes().to_vec());
+            for key in self.keys.clone() {
+                let config = &self.nodes[site].config;
+                let (partition, policy) = (config.partition_of(&key), config.policy(&key).unwrap());
+                let agreed = self.nodes[site].machine.agreed(partition).unwrap();
+                let floor = agreed.keys.get(&key).and_then(|record| record.floor);
+                if policy.capacity(floor) < 30 || self.random.chance(50) {
+                    continue;
+                }
+                self.begin_updates(site, vec![(key.clone(), 1)]);
+                self.read(site, key);
+            }
         }
     }
 
@@ -448,7 +466,11 @@ impl World {
                 println!("{:?}", node.machine);
             }
         }
-        self.check_that_all_is_exact();
+        let exact = self.nodes.len() * self.keys.len();
+        if self.dead.is_none() && self.clients.exact != exact {
+            let text = format!("{} of {exact} last answers are exact", self.clients.exact);
+            self.unfinished.push(text);
+        }
         let mut undecided = 0;
         for (key, history) in self.truth.histories() {
             let key = String::from_utf8_lossy(&key).into_owned();
@@ -471,21 +493,33 @@ impl World {
         }
     }
 
-    /// Every site answers with the value alone, when nobody updates.
-    fn check_that_all_is_exact(&mut self) {
-        if self.dead.is_some() {
-            return;
-        }
+    /// Ends a site for good.
+    fn stop_a_site(&mut self) {
+        let dead = self.random.index(self.nodes.len());
+        self.dead = Some(dead);
+        let partitions = self.nodes[dead].config.topology.partitions;
+        let latest = |partition: PartitionId| {
+            let all = self.nodes.iter().filter_map(|node| node.machine.agreed(partition));
+            all.max_by_key(|agreed| agreed.version).unwrap()
+        };
+        let can_answer = |partition: PartitionId, site: usize| {
+            let id = SiteId(site as u8);
+            let term = |agreed: &Agreed| agreed.reader(id).map(|reader| reader.term);
+            let machine = &self.nodes[site].machine;
+            machine.is_ready(partition)
+                && term(machine.agreed(partition).unwrap()) == term(latest(partition))
+        };
+        let others = || (0..self.nodes.len()).filter(|site| *site != dead);
+        self.alone = (0..partitions)
+            .map(PartitionId)
+            .any(|partition| !others().any(|site| can_answer(partition, site)));
+    }
+
+    /// Reads every key at every site. Nobody updates any more.
+    fn read_everything(&mut self) {
         for site in 0..self.nodes.len() {
             for key in self.keys.clone() {
-                let (reads, exact) = (self.truth.reads, self.truth.exact);
-                self.read(site, key.clone());
-                let found = (self.truth.reads - reads, self.truth.exact - exact);
-                if found != (1, 1) {
-                    let key = String::from_utf8_lossy(&key);
-                    let text = format!("site {site}: {key} is not exact: {found:?}");
-                    self.unfinished.push(text);
-                }
+                self.read(site, key);
             }
         }
     }

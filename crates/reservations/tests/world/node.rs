@@ -247,7 +247,7 @@ impl World {
         if self.random.one_in(150) {
             self.network.cut(site, (site + 1 + self.random.index(sites - 1)) % sites, long);
         }
-        if self.random.one_in(250) {
+        if self.random.one_in(180) {
             // The site is cut off from everything.
             self.nodes[site].isolated = long;
             for other in (0..sites).filter(|other| *other != site) {
@@ -263,9 +263,24 @@ impl World {
         if self.random.one_in(150) && self.is_up(site) {
             self.pause(site);
         }
-        if self.random.one_in(100) {
-            self.nodes[site].slowness = 1 + self.random.below(6) * self.random.below(6);
-            self.nodes[site].lag = 1 + self.random.below(6) * self.random.below(6);
+        if self.random.one_in(60) {
+            self.nodes[site].slowness = self.some_delay();
+        }
+        if self.random.one_in(60) {
+            self.nodes[site].lag = self.some_delay();
+        }
+        if self.random.one_in(200) {
+            self.rise = [50, 10, 90][self.random.index(3)];
+        }
+    }
+
+    /// Returns a mean time in milliseconds until entries or versions arrive.
+    fn some_delay(&mut self) -> u64 {
+        match self.random.below(5) {
+            0 | 1 => 1,
+            2 => 1 + self.random.below(6),
+            3 => 1 + self.random.below(40),
+            _ => 100 + self.random.below(150),
         }
     }
 
