@@ -11,8 +11,10 @@ fn shape(seed: u64) -> Shape {
     Shape {
         sites: 2 + (seed % 3) as usize,
         faults: true,
-        stops: seed % 5 == 4 && seed % 3 > 0,
+        stops: seed % 5 == 4 && seed % 3 > 0 && seed % 7 != 6,
         reads_clock_early: false,
+        planned: seed % 2 == 1,
+        long_leases: seed % 7 == 6,
         without: None,
     }
 }
@@ -112,7 +114,11 @@ fn every_rule_is_needed() {
     ];
     let most = std::env::var("TRAPS").map_or(60, |most| most.parse().unwrap());
     let mut unneeded = Vec::new();
+    let only = std::env::var("RULE").ok();
     for (rule, from) in rules {
+        if only.as_ref().is_some_and(|only| *only != format!("{rule:?}")) {
+            continue;
+        }
         let mut first = None;
         let found = (from..from + most).find(|seed| {
             let shape = Shape { without: Some(rule), ..shape(*seed) };

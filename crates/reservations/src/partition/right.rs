@@ -208,6 +208,9 @@ impl Partition {
                 step.record(&Record::Pinned { partition: self.id, pin: pin.clone() });
             }
             self.pin = Some(pin);
+            // The next renewal ends the offer. It can wait so long without a risk for the lease.
+            let renewal = step.now.after(step.config.timing.right / 4);
+            self.right.next_renewal = self.right.next_renewal.max(Some(renewal));
         }
         let Some(pin) = self.pin.clone() else { return };
         let Pin { seen, term, renewals } = pin;

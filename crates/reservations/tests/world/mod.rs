@@ -22,7 +22,7 @@ use solera_time::SiteId;
 
 use self::clients::Clients;
 use self::network::Network;
-use self::node::Node;
+use self::node::{Node, Planned};
 use self::strong::Strong;
 use self::truth::Truth;
 
@@ -38,6 +38,8 @@ const STOP_MS: u64 = 1_700;
 const RECOVERED_MS: u64 = 2_200;
 /// Operations end.
 const LAST_MS: u64 = 2_500;
+/// Clients read every key at every site, and all must be answered, in worlds with long leases.
+const ANSWERED_MS: u64 = 3_000;
 /// Clients read every key at every site, and all answers must be exact.
 const EXACT_MS: u64 = 3_400;
 /// The world ends.
@@ -53,6 +55,10 @@ pub(crate) struct Shape {
     pub(crate) stops: bool,
     /// Whether hosts read the clock before they receive the input, against the contract.
     pub(crate) reads_clock_early: bool,
+    /// Whether faults follow a plan.
+    pub(crate) planned: bool,
+    /// Whether sites keep grants and tokens for a long time.
+    pub(crate) long_leases: bool,
     pub(crate) without: Option<Rule>,
 }
 
@@ -102,6 +108,7 @@ pub(crate) struct World {
     strong: Strong,
     network: Network,
     ends: Vec<End>,
+    planned: Vec<(u64, Planned)>,
     clients: Clients,
     truth: Truth,
     rare: BTreeMap<&'static str, usize>,
@@ -117,7 +124,11 @@ impl World {
         while world.now < END_MS * MS {
             world.step();
             if world.faulty {
-                world.fail_at_random();
+                world.do_planned();
+                // Planned faults need a time without many others.
+                if !shape.planned || world.random.one_in(5) {
+                    world.fail_at_random();
+                }
             }
             let ms = world.now / MS;
             if ms == QUIET_MS {
@@ -128,7 +139,7 @@ impl World {
             }
             world.clients.must_succeed =
                 world.dead.is_some() && !world.alone && (RECOVERED_MS..LAST_MS).contains(&ms);
-            if ms == EXACT_MS {
+            if ms == EXACT_MS || ms == ANSWERED_MS && shape.long_leases {
                 world.read_everything();
             }
             if world.clients.must_succeed {
@@ -150,7 +161,8 @@ impl World {
             ("small", 0, 250_000),
             ("fine", 900, 50_000),
         ];
-        let lease = Duration::from_millis(60 + random.below(80));
+        let lease = if shape.long_leases { 5_000 } else { 60 + random.below(80) };
+        let lease = Duration::from_millis(lease);
         let policies: Vec<(Vec<u8>, Policy)> = keys
             .iter()
             .map(|(key, _, tolerance_ppm)| {
@@ -171,6 +183,7 @@ impl World {
             strong: Strong::new(random.draw()),
             network: Network::new(random.draw()),
             ends: Vec::new(),
+            planned: Vec::new(),
             clients: Clients::default(),
             truth: Truth::new(),
             rare: BTreeMap::new(),
@@ -182,8 +195,8 @@ impl World {
         for site in 0..shape.sites {
             let address = Address { site: SiteId(site as u8), worker: 0 };
             let timing = Timing {
-                right: Duration::from_millis(60),
-                exclusion: Duration::from_millis(120),
+                right: Duration::from_millis(80),
+                exclusion: Duration::from_millis(160),
                 report: Duration::from_millis(10),
                 retry: Duration::from_millis(8),
                 tick: Duration::from_millis(2),
@@ -202,6 +215,12 @@ impl World {
             world.truth.begin(&key.as_bytes().to_vec(), value.into(), tolerance_ppm);
             if value > 0 {
                 world.append(0, vec![(key.as_bytes().to_vec(), Entry::Update(value))]);
+            }
+        }
+        if shape.planned {
+            match world.random.chance(60) {
+                true => world.plan_admission(),
+                false => world.plan_exclusion(),
             }
         }
         for site in 0..shape.sites {
@@ -467,7 +486,7 @@ impl World {
             }
         }
         let exact = self.nodes.len() * self.keys.len();
-        if self.dead.is_none() && self.clients.exact != exact {
+        if self.dead.is_none() && !self.shape.long_leases && self.clients.exact != exact {
             let text = format!("{} of {exact} last answers are exact", self.clients.exact);
             self.unfinished.push(text);
         }
@@ -517,10 +536,12 @@ impl World {
 
     /// Reads every key at every site. Nobody updates any more.
     fn read_everything(&mut self) {
+        self.clients.must_succeed = self.dead.is_none();
         for site in 0..self.nodes.len() {
             for key in self.keys.clone() {
                 self.read(site, key);
             }
         }
+        self.clients.must_succeed = false;
     }
 }

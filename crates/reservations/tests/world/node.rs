@@ -44,6 +44,16 @@ pub(crate) struct Node {
     pub(crate) lag: u64,
 }
 
+/// A planned fault, with the site and a length or a mean time in milliseconds.
+#[derive(Clone, Copy)]
+pub(crate) enum Planned {
+    CutOff(usize, u64),
+    Isolate(usize, u64),
+    Lag(usize, u64),
+    Slowness(usize, u64),
+    Crash(usize),
+}
+
 impl Node {
     pub(crate) fn new(config: Config, sites: usize, random: &mut Random) -> Node {
         Node {
@@ -248,11 +258,7 @@ impl World {
             self.network.cut(site, (site + 1 + self.random.index(sites - 1)) % sites, long);
         }
         if self.random.one_in(180) {
-            // The site is cut off from everything.
-            self.nodes[site].isolated = long;
-            for other in (0..sites).filter(|other| *other != site) {
-                self.network.cut(site, other, long);
-            }
+            self.cut_off(site, long);
         }
         if self.random.one_in(300) {
             self.nodes[site].isolated = long;
@@ -279,8 +285,69 @@ impl World {
         match self.random.below(5) {
             0 | 1 => 1,
             2 => 1 + self.random.below(6),
-            3 => 1 + self.random.below(40),
+            3 => 15 + self.random.below(60),
             _ => 100 + self.random.below(150),
+        }
+    }
+
+    /// Plans a sequence of faults around an admission: a site is cut off, excluded and admitted
+    /// again, while a holder learns of versions late, and the site receives streams late.
+    pub(crate) fn plan_admission(&mut self) {
+        let sites = self.nodes.len();
+        let site = self.random.index(sites);
+        let holder = (site + 1 + self.random.index(sites - 1)) % sites;
+        let sponsor = (0..sites).find(|other| *other != site && *other != holder);
+        let start = 100 + self.random.below(900);
+        let mut plan = |from: u64, within: u64, event: Planned| {
+            let at = (start + from + self.random.below(within)) * MS;
+            self.planned.push((at, event));
+        };
+        plan(0, 1, Planned::CutOff(site, 260));
+        plan(180, 100, Planned::Lag(holder, 5_000));
+        plan(260, 60, Planned::Slowness(site, 5_000));
+        if let Some(sponsor) = sponsor {
+            plan(250, 120, Planned::Crash(sponsor));
+        }
+        plan(250, 250, Planned::Crash(holder));
+        plan(400, 100, Planned::Lag(holder, 1));
+        plan(420, 150, Planned::Slowness(site, 1));
+        self.rise = [10, 90][self.random.index(2)];
+    }
+
+    /// Plans that a site goes on without its right: it lacks versions and streams of others, which
+    /// receive its stream and report to it.
+    pub(crate) fn plan_exclusion(&mut self) {
+        let site = self.random.index(self.nodes.len());
+        let start = 100 + self.random.below(900);
+        let end = 250 + self.random.below(300);
+        self.planned.push((start * MS, Planned::Isolate(site, end)));
+        self.planned.push((start * MS, Planned::Slowness(site, 5_000)));
+        self.planned.push(((start + end) * MS, Planned::Slowness(site, 1)));
+        self.rise = 20;
+    }
+
+    /// Begins planned faults whose time has come.
+    pub(crate) fn do_planned(&mut self) {
+        let now = self.now;
+        let due = self.planned.extract_if(.., |(at, _)| *at <= now);
+        for (_, event) in due.collect::<Vec<_>>() {
+            match event {
+                Planned::CutOff(site, length) => self.cut_off(site, now + length * MS),
+                Planned::Isolate(site, length) => self.nodes[site].isolated = now + length * MS,
+                Planned::Lag(site, lag) => self.nodes[site].lag = lag,
+                Planned::Slowness(site, slowness) => self.nodes[site].slowness = slowness,
+                Planned::Crash(site) => {
+                    self.nodes[site].doomed |= self.random.chance(50);
+                }
+            }
+        }
+    }
+
+    /// Cuts a site off from everything.
+    fn cut_off(&mut self, site: usize, until: u64) {
+        self.nodes[site].isolated = until;
+        for other in (0..self.nodes.len()).filter(|other| *other != site) {
+            self.network.cut(site, other, until);
         }
     }
 
