@@ -83,6 +83,13 @@ pub enum Change {
         /// Identifies the request.
         nonce: Nonce,
     },
+    /// A site is removed as a holder (S6).
+    Remove {
+        /// The site, which is no reader.
+        site: SiteId,
+        /// What remains of its stream.
+        upto: Position,
+    },
     /// A site gets tokens (S1).
     Grant {
         /// The key.
@@ -145,6 +152,8 @@ pub struct Agreed {
     pub readers: Vec<Option<Reader>>,
     /// Number of admissions of each site.
     pub terms: Vec<Term>,
+    /// Removed sites, with what remains of their streams and the version of the removal.
+    pub removed: BTreeMap<SiteId, (Position, Version)>,
     /// Keys with grants or a floor.
     pub keys: BTreeMap<Key, KeyRecord>,
 }
@@ -172,7 +181,10 @@ impl Change {
     /// Returns the key that it changes.
     pub fn key(&self) -> Option<&Key> {
         match self {
-            Change::Renew { .. } | Change::Exclude { .. } | Change::Admit { .. } => None,
+            Change::Renew { .. }
+            | Change::Exclude { .. }
+            | Change::Admit { .. }
+            | Change::Remove { .. } => None,
             Change::Grant { key, .. }
             | Change::Reclaim { key, .. }
             | Change::Propose { key, .. }
@@ -188,6 +200,7 @@ impl Change {
                 vec![Item::Readers, Item::Renewals(*site)]
             }
             Change::Admit { sponsor, .. } => vec![Item::Readers, Item::Renewals(*sponsor)],
+            Change::Remove { .. } => vec![Item::Readers],
             Change::Reclaim { key, .. } | Change::Raise { key } => {
                 vec![Item::Readers, Item::Key(key.clone())]
             }
@@ -201,7 +214,7 @@ impl Change {
     pub fn writes(&self) -> Item {
         match self {
             Change::Renew { site, .. } => Item::Renewals(*site),
-            Change::Exclude { .. } | Change::Admit { .. } => Item::Readers,
+            Change::Exclude { .. } | Change::Admit { .. } | Change::Remove { .. } => Item::Readers,
             Change::Grant { key, .. }
             | Change::Reclaim { key, .. }
             | Change::Propose { key, .. }
@@ -212,8 +225,8 @@ impl Change {
 }
 
 impl Agreed {
-    /// Returns the first version: all sites are readers.
-    pub fn new(sites: usize) -> Agreed {
+    /// Returns the first version: the sites with which the cluster began are readers.
+    pub fn new(sites: usize, founders: usize) -> Agreed {
         let reader = |site| Reader {
             term: Term(1),
             since: vec![Position(0); sites],
@@ -223,8 +236,11 @@ impl Agreed {
         };
         Agreed {
             version: Version(0),
-            readers: SiteId::all(sites).map(|site| Some(reader(site))).collect(),
-            terms: vec![Term(1); sites],
+            readers: SiteId::all(sites)
+                .map(|site| (site.index() < founders).then(|| reader(site)))
+                .collect(),
+            terms: (0..sites).map(|site| Term(u64::from(site < founders))).collect(),
+            removed: BTreeMap::new(),
             keys: BTreeMap::new(),
         }
     }
@@ -232,6 +248,11 @@ impl Agreed {
     /// Returns the right of a site, if it has one.
     pub fn reader(&self, site: SiteId) -> Option<&Reader> {
         self.readers.get(site.index())?.as_ref()
+    }
+
+    /// Returns what remains of the stream of a removed site; `None` if it is not removed.
+    pub fn remains(&self, site: SiteId) -> Option<Position> {
+        self.removed.get(&site).map(|(upto, _)| *upto)
     }
 
     /// Returns the sites with the right.
@@ -260,7 +281,7 @@ impl Agreed {
             }
             Change::Admit { site, term, since, sponsor, .. } => {
                 let place = site.index();
-                if place < self.readers.len() && since.len() == self.readers.len() {
+                if place < self.readers.len() && since.len() <= self.readers.len() {
                     self.terms[place] = *term;
                     self.readers[place] = Some(Reader {
                         term: *term,
@@ -270,6 +291,9 @@ impl Agreed {
                         renewals: 0,
                     });
                 }
+            }
+            Change::Remove { site, upto } => {
+                self.removed.entry(*site).or_insert((*upto, version));
             }
             _ => {}
         }
@@ -298,7 +322,10 @@ impl Agreed {
                 record.floor = *floor;
                 record.raise = None;
             }
-            Change::Renew { .. } | Change::Exclude { .. } | Change::Admit { .. } => {}
+            Change::Renew { .. }
+            | Change::Exclude { .. }
+            | Change::Admit { .. }
+            | Change::Remove { .. } => {}
         }
     }
 }

@@ -9,6 +9,7 @@ use solera_machine::PartitionId;
 
 use crate::agreed::Key;
 use crate::machine::Reservations;
+use crate::numbers::{Position, Term};
 use crate::partition::Partition;
 use crate::record::{KeyPart, Part, PartitionPart};
 
@@ -72,6 +73,7 @@ impl Partition {
             version: self.agreed.version,
             readers: self.agreed.readers.clone(),
             terms: self.agreed.terms.clone(),
+            removed: self.agreed.removed.clone(),
             pin: self.pin.clone(),
             sponsored: self.sponsored.clone(),
         }
@@ -95,10 +97,18 @@ impl Partition {
 
     /// Restores everything but the keys.
     pub(crate) fn restore(&mut self, part: PartitionPart) {
-        self.known = part.known;
+        // The cluster may have got more sites.
+        let put = |to: &mut Vec<Position>, from: &[Position]| {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        };
+        put(&mut self.known, &part.known);
         self.agreed.version = part.version;
+        let sites = self.agreed.readers.len();
         self.agreed.readers = part.readers;
+        self.agreed.readers.resize(sites, None);
         self.agreed.terms = part.terms;
+        self.agreed.terms.resize(sites, Term(0));
+        self.agreed.removed = part.removed;
         self.pin = part.pin;
         self.sponsored = part.sponsored;
     }

@@ -63,6 +63,17 @@ pub enum Command {
         /// The change that leads to it.
         change: Change,
     },
+    /// From the host: the members have agreed to remove a site, and what remains of its stream.
+    /// The host repeats it after a restart, until [`Agreed::removed`](crate::Agreed::removed)
+    /// contains the site.
+    Remove {
+        /// The partition.
+        partition: PartitionId,
+        /// The site.
+        site: SiteId,
+        /// The last position that remains.
+        upto: Position,
+    },
     /// Take tokens for an update by `amount`.
     Take {
         /// The counter.
@@ -131,6 +142,8 @@ pub enum Response {
     Position(Position),
     /// To [`Command::Changed`]: the version that the machine has.
     Version(Version),
+    /// To [`Command::Remove`].
+    Removing,
     /// To [`Command::Take`]: the claim for the transaction's guard.
     Taken(TakeId),
     /// To [`Command::GiveBack`]: whether the tokens were taken still.

@@ -139,6 +139,10 @@ pub enum Rule {
     Exclude,
     /// An idle holder stops under its epoch (H7).
     EndWhenIdle,
+    /// A site is removed only when it has no right any more (S6).
+    RemoveAfterExclusion,
+    /// Tokens of a removed site count until the reader has what remains of its stream (R1).
+    CountUntilCut,
     /// A holder stops when a reader waits because of tokens that do not fit the floor.
     EndForReader,
 }
@@ -150,6 +154,8 @@ pub struct Config {
     pub address: Address,
     /// The cluster's shape; the same everywhere.
     pub topology: Arc<Topology>,
+    /// Number of sites with which the cluster began. They are the first readers.
+    pub founders: usize,
     /// Prefixes of keys, the longest first, with their error bounds. Other keys have none.
     pub policies: Arc<[(Vec<u8>, Policy)]>,
     /// Number of this start of the worker's process, unless its journal has a greater one. A later
@@ -168,6 +174,7 @@ impl Config {
     pub fn new(address: Address, topology: Arc<Topology>) -> Config {
         Config {
             address,
+            founders: topology.sites(),
             topology,
             policies: Arc::new([]),
             incarnation: 1,

@@ -108,7 +108,9 @@ impl Reservations {
             return self.on_guard(now, request, question);
         }
         let id = match &command {
-            Command::Stream { partition, .. } | Command::Changed { partition, .. } => *partition,
+            Command::Stream { partition, .. }
+            | Command::Changed { partition, .. }
+            | Command::Remove { partition, .. } => *partition,
             Command::Take { key, .. }
             | Command::GiveBack { key, .. }
             | Command::Interval { key, .. } => self.config.partition_of(key),
@@ -125,6 +127,10 @@ impl Reservations {
             Command::Changed { previous, version, change, .. } => {
                 let version = partition.on_changed(step, previous, version, change);
                 step.reply(request, Response::Version(version));
+            }
+            Command::Remove { site, upto, .. } => {
+                partition.remove(site, upto);
+                step.reply(request, Response::Removing);
             }
             Command::Take { key, amount, within } => {
                 partition.on_take(step, request, (&key, amount), within);

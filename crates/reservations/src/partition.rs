@@ -53,7 +53,7 @@ impl Partition {
         Partition {
             id,
             me: config.me(),
-            agreed: Agreed::new(sites),
+            agreed: Agreed::new(sites, config.founders),
             known: vec![Position(0); sites],
             pin: None,
             sponsored: Vec::new(),
@@ -79,9 +79,10 @@ impl Partition {
         self.busy = granted.map(|(key, _)| key).chain(waits.map(|(key, _)| key)).cloned().collect();
     }
 
-    fn others(&self) -> impl Iterator<Item = SiteId> + use<> {
-        let me = self.me;
-        SiteId::all(self.known.len()).filter(move |site| *site != me)
+    /// Returns the sites other than this one, without those that were removed.
+    fn others(&self) -> impl Iterator<Item = SiteId> + '_ {
+        let is_other = |site: &SiteId| *site != self.me && self.agreed.remains(*site).is_none();
+        SiteId::all(self.known.len()).filter(is_other)
     }
 
     fn record(&self, key: &[u8]) -> Option<&KeyRecord> {
@@ -102,15 +103,21 @@ impl Partition {
     // Readers.
 
     /// Returns how many tokens of a holder the site counts as used by updates that it lacks (R1).
-    fn counted(&self, key: &[u8], holder: SiteId) -> Tokens {
+    fn counted(&self, config: &Config, key: &[u8], holder: SiteId) -> Tokens {
+        let has_rest = |upto: Position| self.known[holder.index()] >= upto;
+        let is_over = |upto| has_rest(upto) || !config.has(Rule::CountUntilCut);
+        if self.agreed.remains(holder).is_some_and(is_over) {
+            return Tokens::default();
+        }
         let Some(record) = self.record(key) else { return Tokens::default() };
         let ended = self.counters.get(key).map_or(Epoch(0), |counter| counter.last_end(holder));
         let open = record.grants.iter().filter(|it| it.site == holder && it.epoch > ended);
         open.fold(Tokens::default(), |most, grant| most.most(grant.tokens))
     }
 
-    fn counted_of_others(&self, key: &[u8], kind: Kind) -> i128 {
-        self.others().map(|site| i128::from(self.counted(key, site).get(kind))).sum()
+    fn counted_of_others(&self, config: &Config, key: &[u8], kind: Kind) -> i128 {
+        let others = SiteId::all(self.known.len()).filter(|site| *site != self.me);
+        others.map(|site| i128::from(self.counted(config, key, site).get(kind))).sum()
     }
 
     fn value(&self, key: &[u8]) -> i128 {
@@ -122,7 +129,7 @@ impl Partition {
         let value = self.value(key);
         let own = self.counters.get(key).map_or(Tokens::default(), Counter::promised_tokens);
         let own = if config.has(Rule::CountPromises) { own } else { Tokens::default() };
-        let of = |kind| self.counted_of_others(key, kind) + i128::from(own.get(kind));
+        let of = |kind| self.counted_of_others(config, key, kind) + i128::from(own.get(kind));
         let least = value - of(Kind::Decrement);
         let least = self.floor(key).map_or(least, |floor| least.max(floor.into()));
         (least, value + of(Kind::Increment))
@@ -133,11 +140,19 @@ impl Partition {
         let Some(reader) = self.agreed.reader(self.me) else {
             return Err(Cannot::NotReader { readers: self.agreed.reader_sites().collect() });
         };
-        if covers(&self.known, &reader.since) || !config.has(Rule::SeeSponsorsVector) {
+        if self.has_seen(&reader.since) || !config.has(Rule::SeeSponsorsVector) {
             Ok(reader)
         } else {
             Err(Cannot::Behind)
         }
+    }
+
+    /// Returns whether the site has these prefixes, as far as they remain.
+    fn has_seen(&self, since: &[Position]) -> bool {
+        SiteId::all(self.known.len()).zip(since).all(|(site, since)| {
+            let remains = self.agreed.remains(site).unwrap_or(*since);
+            self.known[site.index()] >= remains.min(*since)
+        })
     }
 
     /// Returns whether the site's lease lasts at a reading of its clock (R4).
@@ -205,9 +220,9 @@ impl Partition {
     }
 
     /// Returns the least value that all tokens that may be in use permit (H5).
-    fn least_value(&self, key: &[u8]) -> i128 {
+    fn least_value(&self, config: &Config, key: &[u8]) -> i128 {
         let own = self.counters.get(key).map_or(Tokens::default(), Counter::in_hand);
-        let counted = self.counted_of_others(key, Kind::Decrement);
+        let counted = self.counted_of_others(config, key, Kind::Decrement);
         self.value(key) - counted - i128::from(own.decrements)
     }
 
@@ -269,10 +284,6 @@ impl Partition {
             counter.recycle(seen);
         }
     }
-}
-
-fn covers(known: &[Position], since: &[Position]) -> bool {
-    known.iter().zip(since).all(|(known, since)| known >= since)
 }
 
 fn clamped(value: i128) -> i64 {

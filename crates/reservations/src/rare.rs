@@ -9,6 +9,8 @@ solera_machine::rare_paths! {
     EXCLUDED = "reservations: a reader was excluded";
     /// A site gets the right again.
     ADMITTED = "reservations: a site was admitted";
+    /// A removed site is no holder any more.
+    REMOVED = "reservations: a site was removed";
     /// A sponsor's reports are lower for a holder that does not know of an admission yet.
     CAPPED = "reservations: a report was capped because of an admission";
     /// A guard refuses a token that was taken back.

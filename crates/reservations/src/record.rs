@@ -1,5 +1,7 @@
 //! Steps of a worker that must survive a restart, and parts of checkpoints.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use solera_machine::{DecodeError, PartitionId, PromiseId, Protocol};
 use solera_time::SiteId;
@@ -125,6 +127,8 @@ pub struct PartitionPart {
     pub readers: Vec<Option<Reader>>,
     /// Number of admissions of each site.
     pub terms: Vec<Term>,
+    /// Removed sites, with what remains of their streams and the version of the removal.
+    pub removed: BTreeMap<SiteId, (Position, Version)>,
     /// An offer that may be open.
     pub pin: Option<Pin>,
     /// Admissions that some site may not have confirmed.

@@ -11,7 +11,9 @@ fn shape(seed: u64) -> Shape {
     Shape {
         sites: 2 + (seed % 3) as usize,
         faults: true,
-        stops: seed % 5 == 4 && seed % 3 > 0 && seed % 7 != 6,
+        stops: seed % 5 == 4 && !seed.is_multiple_of(3) && seed % 7 != 6 && !removes(seed),
+        joins: seed % 13 == 12,
+        removes: removes(seed),
         reads_clock_early: false,
         planned: seed % 2 == 1,
         long_leases: seed % 7 == 6,
@@ -24,6 +26,10 @@ fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let Ok(given) = std::env::var("SEEDS") else { return fixed };
     let (from, to) = given.split_once("..").expect("SEEDS=FROM..TO");
     from.parse().unwrap()..to.parse().unwrap()
+}
+
+fn removes(seed: u64) -> bool {
+    seed % 11 == 10 && !seed.is_multiple_of(3)
 }
 
 /// What the seeds of a test found.
@@ -111,6 +117,8 @@ fn every_rule_is_needed() {
         (Rule::Exclude, 0),
         (Rule::EndWhenIdle, 0),
         (Rule::EndForReader, 0),
+        (Rule::RemoveAfterExclusion, 0),
+        (Rule::CountUntilCut, 0),
     ];
     let most = std::env::var("TRAPS").map_or(60, |most| most.parse().unwrap());
     let mut unneeded = Vec::new();

@@ -157,14 +157,23 @@ impl Partition {
     fn reclaimable(&self, step: &Step<'_>, key: &Key) -> Option<Grant> {
         let (record, counter) = (self.record(key)?, self.counters.get(key)?);
         self.agreed.reader_sites().next()?;
+        let is_gone = |site: SiteId| {
+            let Some((upto, version)) = self.agreed.removed.get(&site) else { return false };
+            let mut readers = self.agreed.reader_sites().filter(|reader| *reader != self.me);
+            readers.all(|reader| self.version_of(reader) >= *version)
+                && self.seen_by_readers(step.config, site) >= *upto
+        };
         let is_over = |grant: &&Grant| {
             let ended = counter.ended.get(&grant.site);
             ended.is_some_and(|(epoch, position)| {
                 *epoch >= grant.epoch && self.seen_by_readers(step.config, grant.site) >= *position
-            }) || !step.config.has(Rule::ReclaimAfterEnd) && grant.site != self.me
+            }) || is_gone(grant.site)
+                || !step.config.has(Rule::ReclaimAfterEnd) && grant.site != self.me
         };
         let mut grants = record.grants.iter();
-        let may = |grant: &&Grant| grant.site == self.me || counter.wants_room;
+        let removed = |site| self.agreed.remains(site).is_some();
+        let may =
+            |grant: &&Grant| grant.site == self.me || counter.wants_room || removed(grant.site);
         grants.find(|grant| may(grant) && is_over(grant)).copied()
     }
 
@@ -178,7 +187,7 @@ impl Partition {
             false => self.heard[site.index()].version >= proposed,
         };
         let respected = holders.all(|grant| confirmed(grant.site));
-        let above = self.least_value(key) >= floor.into();
+        let above = self.least_value(step.config, key) >= floor.into();
         let Ok(reader) = self.ready(step.config) else { return false };
         (respected || !step.config.has(Rule::RaiseAfterHolders))
             && (above || !step.config.has(Rule::RaiseBelowValue))
@@ -297,7 +306,7 @@ impl Partition {
         self.ready(step.config).ok()?;
         let record = self.record(key);
         let current = record.and_then(|record| record.floor);
-        let least = clamped(self.least_value(key)).max(0);
+        let least = clamped(self.least_value(step.config, key)).max(0);
         let floor = least - least / 8;
         let (more, now) = (policy.capacity(Some(floor)), policy.capacity(current));
         let worth = more >= policy.spare.into() && more > now + now / 4;
@@ -316,7 +325,7 @@ impl Partition {
             return None;
         }
         let record = self.record(key)?.clone();
-        let left = self.least_value(key) - i128::from(decrement.decrements);
+        let left = self.least_value(step.config, key) - i128::from(decrement.decrements);
         if record.respected().is_none_or(|floor| i128::from(floor) <= left) {
             // Readers may still use a version with a higher one.
             self.need(step, key, Need::Reports);

@@ -94,6 +94,7 @@ impl Partition {
         match &change {
             Change::Admit { .. } => step.rare(rare::ADMITTED),
             Change::Exclude { .. } => step.rare(rare::EXCLUDED),
+            Change::Remove { .. } => step.rare(rare::REMOVED),
             Change::Raise { .. } => step.rare(rare::RAISED),
             Change::Lower { .. } => step.rare(rare::LOWERED),
             _ => {}
@@ -133,7 +134,7 @@ impl Partition {
         let floor = if config.has(Rule::RespectRaise) { record.respected() } else { record.floor };
         let oldest = self.oldest(config);
         let floors = &mut self.counter(key).floors;
-        if floors.last().map_or(None, |(_, floor)| *floor) != floor {
+        if floors.last().and_then(|(_, floor)| *floor) != floor {
             floors.push((version, floor));
         }
         // Only the last of those that every reader may use is needed.
@@ -166,12 +167,12 @@ impl Partition {
             *heard = (*heard).max(*seen);
         }
         let confirmed: Vec<Version> = self.others().map(|site| self.version_of(site)).collect();
-        let oldest = confirmed.into_iter().min().unwrap_or_default();
+        let oldest = confirmed.into_iter().min().unwrap_or(self.agreed.version);
         self.sponsored.retain(|sponsored| sponsored.version > oldest);
         self.serve_all(step);
     }
 
-    fn version_of(&self, site: SiteId) -> Version {
+    pub(super) fn version_of(&self, site: SiteId) -> Version {
         let Heard { version, .. } = self.heard[site.index()];
         version
     }

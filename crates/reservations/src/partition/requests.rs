@@ -142,13 +142,16 @@ impl Partition {
         tokens: Tokens,
     ) -> Result<(Epoch, Option<Term>), Cannot> {
         let grant = self.usable(config, key).ok_or(Cannot::NoTokens)?;
+        if self.agreed.remains(self.me).is_some() {
+            return Err(Cannot::NoTokens);
+        }
         if !self.free(config, key, grant).covers(tokens) {
             return Err(Cannot::NoTokens);
         }
         if tokens.decrements == 0 {
             return Ok((grant.epoch, None));
         }
-        let left = self.least_value(key) - i128::from(tokens.decrements);
+        let left = self.least_value(config, key) - i128::from(tokens.decrements);
         let floor = self.respected_floor(config, key);
         if floor.is_some_and(|floor| left < floor.into()) && config.has(Rule::Floor) {
             return Err(Cannot::AtFloor);

@@ -9,7 +9,7 @@ use crate::agreed::{Change, Key};
 use crate::command::Question;
 use crate::config::Rule;
 use crate::message::{Body, Need};
-use crate::numbers::{Nonce, Term, Version};
+use crate::numbers::{Nonce, Position, Term, Version};
 use crate::outbox::{Step, Subject};
 use crate::rare;
 use crate::record::{Pin, Record};
@@ -27,6 +27,8 @@ pub(crate) struct Right {
     pub(crate) lease: Option<Lease>,
     /// When this process has sent its renewals and admissions.
     sent: BTreeMap<Nonce, Monotonic>,
+    /// Sites that the members have agreed to remove, with what remains of their streams.
+    removing: BTreeMap<SiteId, Position>,
     /// Whether an answer to a question about the site's right, or about an exclusion, is awaited.
     asking: bool,
     excluding: bool,
@@ -47,6 +49,7 @@ impl Right {
         Right {
             lease: None,
             sent: BTreeMap::new(),
+            removing: BTreeMap::new(),
             asking: false,
             excluding: false,
             next_renewal: None,
@@ -113,10 +116,11 @@ impl Partition {
                 self.request_offer(step);
             }
             self.exclude(step);
+            self.remove_agreed(step);
         }
         if is_due(self.next_report, step.now) {
             self.next_report = Some(step.now.after(step.config.timing.report));
-            for site in self.others() {
+            for site in self.others().collect::<Vec<_>>() {
                 self.report(step, site);
             }
         }
@@ -166,7 +170,7 @@ impl Partition {
             return;
         }
         let ready = self.ready(step.config).is_ok();
-        for site in self.others() {
+        for site in self.others().collect::<Vec<_>>() {
             let Some(reader) = self.agreed.reader(site) else { continue };
             let term = reader.term;
             let renewed = *self.right.renewed[site.index()].get_or_insert(step.now);
@@ -182,6 +186,28 @@ impl Partition {
         }
     }
 
+    /// Takes note of a removal to which the members have agreed.
+    pub(crate) fn remove(&mut self, site: SiteId, upto: Position) {
+        self.right.removing.insert(site, upto);
+    }
+
+    /// Removes a site as a holder when it is no reader any more (S6).
+    fn remove_agreed(&mut self, step: &mut Step<'_>) {
+        let agreed = &self.agreed;
+        self.right.removing.retain(|site, _| agreed.remains(*site).is_none());
+        if self.right.excluding {
+            return;
+        }
+        let mut removing = self.right.removing.iter();
+        let has_no_right = |site: SiteId| {
+            self.agreed.reader(site).is_none() || !step.config.has(Rule::RemoveAfterExclusion)
+        };
+        let Some((site, upto)) = removing.find(|(site, _)| has_no_right(**site)) else { return };
+        let (site, upto) = (*site, *upto);
+        self.right.excluding = true;
+        self.change(step, Subject::Exclusion, Change::Remove { site, upto });
+    }
+
     // Admission.
 
     /// Asks a reader for an offer, each time another one (S4).
@@ -191,6 +217,9 @@ impl Partition {
             return;
         }
         self.right.next_request = Some(step.now.after(step.config.timing.retry));
+        if self.agreed.remains(self.me).is_some() {
+            return;
+        }
         let readers: Vec<SiteId> = self.agreed.reader_sites().collect();
         self.right.requests += 1;
         if let Some(reader) = readers.get(self.right.requests % readers.len().max(1)) {
@@ -220,7 +249,8 @@ impl Partition {
     pub(super) fn on_offer(&mut self, step: &mut Step<'_>, from: SiteId, pin: Pin) {
         let Some(sponsor) = self.agreed.reader(from) else { return };
         let is_current = sponsor.term == pin.term && sponsor.renewals == pin.renewals;
-        let mine = self.agreed.reader(self.me).is_some() || self.right.asking;
+        let removed = self.agreed.remains(self.me).is_some();
+        let mine = self.agreed.reader(self.me).is_some() || self.right.asking || removed;
         if !is_current || mine || self.agreed.version < self.right.wait_for {
             return;
         }
@@ -259,7 +289,7 @@ impl Partition {
             return;
         }
         counter.next_need = Some(step.now.after(step.config.timing.retry));
-        for site in self.others() {
+        for site in self.others().collect::<Vec<_>>() {
             step.send(self.id, site, Body::Ask { key: key.clone(), need });
         }
     }

@@ -289,8 +289,9 @@ impl World {
         };
         transaction.state = State::Decided(self.now + delay);
         self.clients.committed += 1;
+        let site = transaction.site;
         for (key, amount, _) in transaction.updates.clone() {
-            self.truth.commit(&key, amount);
+            self.truth.commit(site, &key, amount);
         }
         // Some clients never learn it.
         if !self.random.one_in(50) {

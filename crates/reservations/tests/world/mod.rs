@@ -15,8 +15,8 @@ use std::time::Duration;
 use solera_machine::{Address, AskId, Machine, PartitionId, RequestId, Topology};
 use solera_random::Random;
 use solera_reservations::{
-    Agreed, Answer, Command, Config, Entry, Epoch, Event, Input, Key, Output, Placed, Policy,
-    Position, Question, Rule, Timing, Version,
+    Agreed, Answer, Change, Command, Config, Entry, Epoch, Event, Input, Key, Output, Placed,
+    Policy, Position, Question, Rule, Timing, Version,
 };
 use solera_time::SiteId;
 
@@ -27,11 +27,22 @@ use self::strong::Strong;
 use self::truth::Truth;
 
 pub(crate) const MS: u64 = 1_000_000;
+/// Counters, with their first values and their tolerances.
+const KEYS: [(&str, i64, u32); 4] = [
+    ("large", 400, 250_000),
+    ("middle", 60, 250_000),
+    ("small", 0, 250_000),
+    ("fine", 900, 50_000),
+];
 /// Request whose replies nobody awaits.
 const UNHEARD: RequestId = RequestId(u64::MAX);
 const SPARE: u32 = 8;
 /// Faults end.
 const QUIET_MS: u64 = 1_500;
+/// The last site joins, if it does.
+const JOIN_MS: u64 = 600;
+/// A site is cut off for good, if one is.
+const CUT_MS: u64 = 700;
 /// A site fails for good, if one does.
 const STOP_MS: u64 = 1_700;
 /// Operations must succeed from then on, if a site has failed.
@@ -53,6 +64,10 @@ pub(crate) struct Shape {
     pub(crate) faults: bool,
     /// Whether a site fails for good.
     pub(crate) stops: bool,
+    /// Whether the last site joins later.
+    pub(crate) joins: bool,
+    /// Whether a site is cut off for good and removed, and runs on.
+    pub(crate) removes: bool,
     /// Whether hosts read the clock before they receive the input, against the contract.
     pub(crate) reads_clock_early: bool,
     /// Whether faults follow a plan.
@@ -114,6 +129,9 @@ pub(crate) struct World {
     rare: BTreeMap<&'static str, usize>,
     unfinished: Vec<String>,
     dead: Option<usize>,
+    /// A site that is cut off for good, when the others agree what remains of its stream, and how
+    /// many of its entries do.
+    removed: Option<(usize, u64, Option<usize>)>,
     /// Whether no other site could answer when it failed, so that none can replace it.
     alone: bool,
 }
@@ -134,6 +152,10 @@ impl World {
             if ms == QUIET_MS {
                 world.end_faults();
             }
+            if ms == CUT_MS && shape.removes {
+                world.cut_off_for_good();
+            }
+            world.remove_a_site();
             if ms == STOP_MS && shape.stops {
                 world.stop_a_site();
             }
@@ -155,29 +177,14 @@ impl World {
         let mut random = Random::new(seed);
         let partitions = 1 + (seed % 2) as u16;
         let topology = Arc::new(Topology { partitions, workers: vec![1; shape.sites] });
-        let keys: [(&str, i64, u32); 4] = [
-            ("large", 400, 250_000),
-            ("middle", 60, 250_000),
-            ("small", 0, 250_000),
-            ("fine", 900, 50_000),
-        ];
-        let lease = if shape.long_leases { 5_000 } else { 60 + random.below(80) };
-        let lease = Duration::from_millis(lease);
-        let policies: Vec<(Vec<u8>, Policy)> = keys
-            .iter()
-            .map(|(key, _, tolerance_ppm)| {
-                let policy = Policy { tolerance_ppm: *tolerance_ppm, spare: SPARE, lease };
-                (key.as_bytes().to_vec(), policy)
-            })
-            .collect();
         let mut world = World {
             now: 0,
             shape,
             faulty: shape.faults,
             load: [2, 5, 15, 25][random.index(4)],
             rise: [50, 75, 30][random.index(3)],
-            hot: random.index(keys.len()),
-            keys: keys.iter().map(|(key, ..)| key.as_bytes().to_vec()).collect(),
+            hot: random.index(KEYS.len()),
+            keys: KEYS.iter().map(|(key, ..)| key.as_bytes().to_vec()).collect(),
             nodes: Vec::new(),
             streams: vec![Vec::new(); shape.sites],
             strong: Strong::new(random.draw()),
@@ -189,29 +196,12 @@ impl World {
             rare: BTreeMap::new(),
             unfinished: Vec::new(),
             dead: None,
+            removed: None,
             alone: false,
             random,
         };
-        for site in 0..shape.sites {
-            let address = Address { site: SiteId(site as u8), worker: 0 };
-            let timing = Timing {
-                right: Duration::from_millis(80),
-                exclusion: Duration::from_millis(160),
-                report: Duration::from_millis(10),
-                retry: Duration::from_millis(8),
-                tick: Duration::from_millis(2),
-            };
-            let config = Config {
-                policies: policies.clone().into(),
-                timing,
-                without: shape.without.into(),
-                ..Config::new(address, topology.clone())
-            };
-            let node = Node::new(config, shape.sites, &mut world.random);
-            world.nodes.push(node);
-            world.collect(site);
-        }
-        for (key, value, tolerance_ppm) in keys {
+        world.start_sites(topology);
+        for (key, value, tolerance_ppm) in KEYS {
             world.truth.begin(&key.as_bytes().to_vec(), value.into(), tolerance_ppm);
             if value > 0 {
                 world.append(0, vec![(key.as_bytes().to_vec(), Entry::Update(value))]);
@@ -228,6 +218,40 @@ impl World {
             world.give_streams(site);
         }
         world
+    }
+
+    fn start_sites(&mut self, topology: Arc<Topology>) {
+        let shape = self.shape;
+        let lease = if shape.long_leases { 5_000 } else { 60 + self.random.below(80) };
+        let lease = Duration::from_millis(lease);
+        let policies = KEYS.iter().map(|(key, _, tolerance_ppm)| {
+            let policy = Policy { tolerance_ppm: *tolerance_ppm, spare: SPARE, lease };
+            (key.as_bytes().to_vec(), policy)
+        });
+        let policies: Arc<[(Vec<u8>, Policy)]> = policies.collect();
+        for site in 0..shape.sites {
+            let address = Address { site: SiteId(site as u8), worker: 0 };
+            let timing = Timing {
+                right: Duration::from_millis(80),
+                exclusion: Duration::from_millis(160),
+                report: Duration::from_millis(10),
+                retry: Duration::from_millis(8),
+                tick: Duration::from_millis(2),
+            };
+            let config = Config {
+                founders: shape.sites - usize::from(shape.joins),
+                policies: policies.clone(),
+                timing,
+                without: shape.without.into(),
+                ..Config::new(address, topology.clone())
+            };
+            let node = Node::new(config, shape.sites, &mut self.random);
+            self.nodes.push(node);
+            self.collect(site);
+        }
+        if shape.joins {
+            self.nodes[shape.sites - 1].down_until = JOIN_MS * MS;
+        }
     }
 
     /// Lets a millisecond pass.
@@ -356,7 +380,14 @@ impl World {
 
     fn do_strong_transactions(&mut self) {
         let (now, nodes, dead) = (self.now, &self.nodes, self.dead);
+        let before = self.strong.log.len();
         self.strong.certify(now, |site| now < nodes[site].isolated || dead == Some(site));
+        let removals = self.strong.log[before..].iter().filter_map(|(partition, .., change)| {
+            matches!(change, Change::Remove { .. }).then_some(*partition)
+        });
+        for partition in removals.collect::<Vec<_>>() {
+            self.lose_updates(partition);
+        }
         while let Some((site, process, ask, answer)) = self.strong.next_answer(now) {
             if self.nodes[site].process == process {
                 self.give(site, Input::Answered { ask, answer });
@@ -392,6 +423,53 @@ impl World {
                 self.command(site, UNHEARD, command.clone());
             }
             self.command(site, UNHEARD, command);
+        }
+    }
+
+    // Removal.
+
+    /// Cuts a site off for good. It runs on.
+    fn cut_off_for_good(&mut self) {
+        let site = 1 + self.random.index(self.nodes.len() - 1);
+        let agreed = self.now + self.random.below(300) * MS;
+        self.removed = Some((site, agreed, None));
+        self.cut_off(site, u64::MAX);
+        let slow = (site + 1) % self.nodes.len();
+        self.nodes[slow].slowness = 300;
+    }
+
+    /// The others agree what remains of the stream of a site, and remove it.
+    fn remove_a_site(&mut self) {
+        let Some((site, at, cut)) = self.removed else { return };
+        if self.now < at || !self.now.is_multiple_of(20 * MS) {
+            return;
+        }
+        let others = (0..self.nodes.len()).filter(|other| *other != site);
+        let has = others.clone().map(|other| self.nodes[other].has[site]).max();
+        let cut = cut.or(has).unwrap_or(0);
+        self.removed = Some((site, at, Some(cut)));
+        let upto = Position(10 * cut as u64);
+        for other in others {
+            for partition in 0..self.nodes[other].config.topology.partitions {
+                let partition = PartitionId(partition);
+                let site = SiteId(site as u8);
+                let command = Command::Remove { partition, site, upto };
+                self.command(other, UNHEARD, command);
+            }
+        }
+    }
+
+    /// The removal of a site takes effect: the value is without what does not remain.
+    fn lose_updates(&mut self, partition: PartitionId) {
+        let Some((site, _, Some(cut))) = self.removed else { return };
+        let config = &self.nodes[0].config;
+        for key in self.keys.iter().filter(|key| config.partition_of(key) == partition) {
+            let remaining = self.streams[site][..cut].iter().filter(|placed| placed.key == *key);
+            let amounts = remaining.map(|placed| match placed.entry {
+                Entry::Update(amount) => i128::from(amount),
+                Entry::Ended(_) => 0,
+            });
+            self.truth.lose(site, key, amounts.sum());
         }
     }
 
@@ -452,7 +530,7 @@ impl World {
     /// Updates and reads at all sites but the one that has failed: they must succeed, if the floor
     /// permits tokens for all. A failed holder of decrements keeps a floor from rising.
     fn use_others(&mut self) {
-        if self.now % (4 * MS) != 0 {
+        if !self.now.is_multiple_of(4 * MS) {
             return;
         }
         let dead = self.dead;
@@ -473,7 +551,8 @@ impl World {
 
     fn finish(mut self) -> Report {
         for tx in &self.clients.transactions {
-            if tx.state != clients::State::Done && !self.is_gone(tx.site) {
+            let gone = self.is_gone(tx.site) || self.is_removed(tx.site);
+            if tx.state != clients::State::Done && !gone {
                 self.unfinished
                     .push(format!("a transaction at site {} is {:?}", tx.site, tx.state));
             }
@@ -485,13 +564,16 @@ impl World {
                 println!("{:?}", node.machine);
             }
         }
-        let exact = self.nodes.len() * self.keys.len();
+        let sites = self.nodes.len() - usize::from(self.removed.is_some());
+        let exact = sites * self.keys.len();
         if self.dead.is_none() && !self.shape.long_leases && self.clients.exact != exact {
             let text = format!("{} of {exact} last answers are exact", self.clients.exact);
             self.unfinished.push(text);
         }
         let mut undecided = 0;
-        for (key, history) in self.truth.histories() {
+        // Updates that are lost have no order.
+        let histories = if self.removed.is_some() { Vec::new() } else { self.truth.histories() };
+        for (key, history) in histories {
             let key = String::from_utf8_lossy(&key).into_owned();
             match solera_checker::interval::check(&history, 500) {
                 Ok(true) => {}
@@ -537,7 +619,8 @@ impl World {
     /// Reads every key at every site. Nobody updates any more.
     fn read_everything(&mut self) {
         self.clients.must_succeed = self.dead.is_none();
-        for site in 0..self.nodes.len() {
+        for site in (0..self.nodes.len()).filter(|site| !self.is_removed(*site)).collect::<Vec<_>>()
+        {
             for key in self.keys.clone() {
                 self.read(site, key);
             }

@@ -9,18 +9,21 @@ use solera_time::{Monotonic, Physical};
 
 use super::{MS, World};
 
+/// Parts of a checkpoint, each with the number of the last record that it includes.
+type Parts = Vec<(u64, Vec<u8>)>;
+
 pub(crate) struct Node {
     pub(crate) machine: Reservations,
     pub(crate) config: Config,
     pub(crate) journal: Vec<Vec<u8>>,
     /// The last complete checkpoint: number of the last record before it, and its parts.
-    checkpoint: Option<(usize, Vec<(u64, Vec<u8>)>)>,
+    checkpoint: Option<(usize, Parts)>,
     /// A checkpoint under way.
-    writing: Option<(usize, Checkpoint, Vec<(u64, Vec<u8>)>)>,
+    writing: Option<(usize, Checkpoint, Parts)>,
     /// The monotonic clock: a reading at time 0, and the rate in thousandths.
     offset: u64,
     rate: u64,
-    down_until: u64,
+    pub(crate) down_until: u64,
     paused_until: u64,
     /// Reading of the clock before the pause, if the host has read it for its next input.
     early: Option<Monotonic>,
@@ -92,6 +95,10 @@ impl World {
 
     pub(crate) fn is_gone(&self, site: usize) -> bool {
         self.dead == Some(site)
+    }
+
+    pub(crate) fn is_removed(&self, site: usize) -> bool {
+        self.removed.is_some_and(|(removed, ..)| removed == site)
     }
 
     pub(crate) fn is_down(&self, site: usize) -> bool {
@@ -214,11 +221,10 @@ impl World {
         node.given_versions = (0..partitions)
             .map(|partition| {
                 let version = node.machine.version(PartitionId(partition)).unwrap();
-                let log = self.strong.log.iter();
-                let last = |entry: &(usize, &super::strong::Logged)| {
-                    entry.1.0 == PartitionId(partition) && entry.1.2 <= version
+                let has = |(of, _, number, _): &super::strong::Logged| {
+                    *of == PartitionId(partition) && *number <= version
                 };
-                log.enumerate().filter(last).last().map_or(0, |(place, _)| place + 1)
+                self.strong.log.iter().rposition(has).map_or(0, |place| place + 1)
             })
             .min()
             .unwrap_or(0);
@@ -261,7 +267,7 @@ impl World {
             self.cut_off(site, long);
         }
         if self.random.one_in(300) {
-            self.nodes[site].isolated = long;
+            self.nodes[site].isolated = long.max(self.nodes[site].isolated);
         }
         if self.random.one_in(150) {
             self.nodes[site].doomed = true;
@@ -333,7 +339,10 @@ impl World {
         for (_, event) in due.collect::<Vec<_>>() {
             match event {
                 Planned::CutOff(site, length) => self.cut_off(site, now + length * MS),
-                Planned::Isolate(site, length) => self.nodes[site].isolated = now + length * MS,
+                Planned::Isolate(site, length) => {
+                    let isolated = &mut self.nodes[site].isolated;
+                    *isolated = (now + length * MS).max(*isolated);
+                }
                 Planned::Lag(site, lag) => self.nodes[site].lag = lag,
                 Planned::Slowness(site, slowness) => self.nodes[site].slowness = slowness,
                 Planned::Crash(site) => {
@@ -344,8 +353,8 @@ impl World {
     }
 
     /// Cuts a site off from everything.
-    fn cut_off(&mut self, site: usize, until: u64) {
-        self.nodes[site].isolated = until;
+    pub(crate) fn cut_off(&mut self, site: usize, until: u64) {
+        self.nodes[site].isolated = until.max(self.nodes[site].isolated);
         for other in (0..self.nodes.len()).filter(|other| *other != site) {
             self.network.cut(site, other, until);
         }
@@ -360,6 +369,9 @@ impl World {
             node.paused_until = node.paused_until.min(self.now);
             node.slowness = 2;
             node.lag = 2;
+        }
+        if let Some((site, ..)) = self.removed {
+            self.cut_off(site, u64::MAX);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The judge: what the values really are, and what clients were answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use solera_checker::interval::{History, Read, Update};
 use solera_reservations::Key;
@@ -21,6 +21,10 @@ pub(crate) struct Truth {
     counters: BTreeMap<Key, Counter>,
     /// Tolerance in millionths, by key.
     tolerances: BTreeMap<Key, i128>,
+    /// Sums of the updates of each site.
+    committed: BTreeMap<(usize, Key), i128>,
+    /// Keys whose updates at a removed site have no effect.
+    lost: BTreeSet<(usize, Key)>,
     pub(crate) violations: Vec<String>,
     pub(crate) reads: usize,
     pub(crate) exact: usize,
@@ -32,6 +36,8 @@ impl Truth {
             moment: 0,
             counters: BTreeMap::new(),
             tolerances: BTreeMap::new(),
+            committed: BTreeMap::new(),
+            lost: BTreeSet::new(),
             violations: Vec::new(),
             reads: 0,
             exact: 0,
@@ -56,11 +62,24 @@ impl Truth {
         self.counters[key].values.last().unwrap().1
     }
 
-    /// A transaction commits at this moment.
-    pub(crate) fn commit(&mut self, key: &Key, amount: i64) {
+    /// A transaction of a site commits at this moment. It has no effect if the site is removed.
+    pub(crate) fn commit(&mut self, site: usize, key: &Key, amount: i64) {
+        if self.lost.contains(&(site, key.clone())) {
+            return;
+        }
+        *self.committed.entry((site, key.clone())).or_default() += i128::from(amount);
         let (moment, value) = (self.next_moment(), self.value(key));
         let counter = self.counters.get_mut(key).unwrap();
         counter.values.push((moment, value + i128::from(amount)));
+    }
+
+    /// A site is removed at this moment, and only this sum of its updates remains.
+    pub(crate) fn lose(&mut self, site: usize, key: &Key, remaining: i128) {
+        let committed = self.committed.get(&(site, key.clone())).copied().unwrap_or(0);
+        let (moment, value) = (self.next_moment(), self.value(key));
+        self.lost.insert((site, key.clone()));
+        let counter = self.counters.get_mut(key).unwrap();
+        counter.values.push((moment, value - committed + remaining));
     }
 
     /// Records an update for the history: number of the transaction, beginning, and end if the
