@@ -90,6 +90,18 @@ pub enum Change {
         /// What remains of its stream.
         upto: Position,
     },
+    /// All readers lose the right, because none is left that could exclude the others (S7).
+    Close {
+        /// The readers.
+        readers: Vec<SiteId>,
+    },
+    /// Sites get the right, when no token is left that somebody may use (S7).
+    Found {
+        /// The sites.
+        readers: Vec<SiteId>,
+        /// What each of them must have seen.
+        since: Vec<Position>,
+    },
     /// A site gets tokens (S1).
     Grant {
         /// The key.
@@ -139,6 +151,8 @@ pub enum Item {
     Readers,
     /// The number of renewals of a reader.
     Renewals(SiteId),
+    /// Whether there are no readers. Grants depend on it.
+    Closed,
     /// A key.
     Key(Key),
 }
@@ -152,6 +166,8 @@ pub struct Agreed {
     pub readers: Vec<Option<Reader>>,
     /// Number of admissions of each site.
     pub terms: Vec<Term>,
+    /// Version in which the last readers lost the right, until others are founded.
+    pub closed: Option<Version>,
     /// Removed sites, with what remains of their streams and the version of the removal.
     pub removed: BTreeMap<SiteId, (Position, Version)>,
     /// Keys with grants or a floor.
@@ -184,7 +200,9 @@ impl Change {
             Change::Renew { .. }
             | Change::Exclude { .. }
             | Change::Admit { .. }
-            | Change::Remove { .. } => None,
+            | Change::Remove { .. }
+            | Change::Close { .. }
+            | Change::Found { .. } => None,
             Change::Grant { key, .. }
             | Change::Reclaim { key, .. }
             | Change::Propose { key, .. }
@@ -201,25 +219,36 @@ impl Change {
             }
             Change::Admit { sponsor, .. } => vec![Item::Readers, Item::Renewals(*sponsor)],
             Change::Remove { .. } => vec![Item::Readers],
+            Change::Close { readers } => {
+                let renewals = readers.iter().map(|site| Item::Renewals(*site));
+                [Item::Readers, Item::Closed].into_iter().chain(renewals).collect()
+            }
+            Change::Found { .. } => vec![Item::Readers, Item::Closed],
+            Change::Grant { key, .. } => vec![Item::Closed, Item::Key(key.clone())],
             Change::Reclaim { key, .. } | Change::Raise { key } => {
                 vec![Item::Readers, Item::Key(key.clone())]
             }
-            Change::Grant { key, .. } | Change::Propose { key, .. } | Change::Lower { key, .. } => {
+            Change::Propose { key, .. } | Change::Lower { key, .. } => {
                 vec![Item::Key(key.clone())]
             }
         }
     }
 
-    /// Returns the item that the transaction changes.
-    pub fn writes(&self) -> Item {
+    /// Returns the items that the transaction changes. [`Found`](Self::Found) removes all grants as
+    /// well. Grants depend on [`Item::Closed`] for this reason, and no other change of a key
+    /// conflicts with their removal.
+    pub fn writes(&self) -> Vec<Item> {
         match self {
-            Change::Renew { site, .. } => Item::Renewals(*site),
-            Change::Exclude { .. } | Change::Admit { .. } | Change::Remove { .. } => Item::Readers,
+            Change::Renew { site, .. } => vec![Item::Renewals(*site)],
+            Change::Exclude { .. } | Change::Admit { .. } | Change::Remove { .. } => {
+                vec![Item::Readers]
+            }
+            Change::Close { .. } | Change::Found { .. } => vec![Item::Readers, Item::Closed],
             Change::Grant { key, .. }
             | Change::Reclaim { key, .. }
             | Change::Propose { key, .. }
             | Change::Raise { key }
-            | Change::Lower { key, .. } => Item::Key(key.clone()),
+            | Change::Lower { key, .. } => vec![Item::Key(key.clone())],
         }
     }
 }
@@ -240,6 +269,7 @@ impl Agreed {
                 .map(|site| (site.index() < founders).then(|| reader(site)))
                 .collect(),
             terms: (0..sites).map(|site| Term(u64::from(site < founders))).collect(),
+            closed: None,
             removed: BTreeMap::new(),
             keys: BTreeMap::new(),
         }
@@ -295,8 +325,47 @@ impl Agreed {
             Change::Remove { site, upto } => {
                 self.removed.entry(*site).or_insert((*upto, version));
             }
+            Change::Close { .. } => {
+                self.readers.fill(None);
+                self.closed = Some(version);
+            }
+            Change::Found { readers, since } => self.found(version, readers, since),
             _ => {}
         }
+    }
+
+    fn found(&mut self, version: Version, readers: &[SiteId], since: &[Position]) {
+        self.closed = None;
+        for site in readers {
+            let (Some(term), Some(right)) =
+                (self.terms.get_mut(site.index()), self.readers.get_mut(site.index()))
+            else {
+                continue;
+            };
+            *term = Term(term.0.saturating_add(1));
+            let (term, since) = (*term, since.to_vec());
+            *right = Some(Reader { term, since, sponsor: *site, admitted: version, renewals: 0 });
+        }
+    }
+
+    /// Removes all grants of keys that fulfil a condition.
+    pub fn clear_grants(&mut self, of: impl Fn(&Key) -> bool) {
+        for (_, record) in self.keys.iter_mut().filter(|(key, _)| of(key)) {
+            record.grants.clear();
+        }
+    }
+
+    /// Returns the sites that may have tokens or the right, without removed ones.
+    pub fn participants(&self) -> Vec<SiteId> {
+        let granted = |site: SiteId| {
+            let mut grants = self.keys.values().flat_map(|record| &record.grants);
+            grants.any(|grant| grant.site == site)
+        };
+        let takes_part = |site: &SiteId| {
+            let term = self.terms.get(site.index()).copied().unwrap_or_default();
+            self.remains(*site).is_none() && (term > Term(0) || granted(*site))
+        };
+        SiteId::all(self.readers.len()).filter(takes_part).collect()
     }
 
     /// Changes a key to the next version.
@@ -325,7 +394,9 @@ impl Agreed {
             Change::Renew { .. }
             | Change::Exclude { .. }
             | Change::Admit { .. }
-            | Change::Remove { .. } => {}
+            | Change::Remove { .. }
+            | Change::Close { .. }
+            | Change::Found { .. } => {}
         }
     }
 }

@@ -73,6 +73,7 @@ impl Partition {
             version: self.agreed.version,
             readers: self.agreed.readers.clone(),
             terms: self.agreed.terms.clone(),
+            closed: self.agreed.closed,
             removed: self.agreed.removed.clone(),
             pin: self.pin.clone(),
             sponsored: self.sponsored.clone(),
@@ -108,6 +109,7 @@ impl Partition {
         self.agreed.readers.resize(sites, None);
         self.agreed.terms = part.terms;
         self.agreed.terms.resize(sites, Term(0));
+        self.agreed.closed = part.closed;
         self.agreed.removed = part.removed;
         self.pin = part.pin;
         self.sponsored = part.sponsored;

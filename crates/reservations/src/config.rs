@@ -143,6 +143,10 @@ pub enum Rule {
     RemoveAfterExclusion,
     /// Tokens of a removed site count until the reader has what remains of its stream (R1).
     CountUntilCut,
+    /// All readers lose the right only when their leases have certainly ended (S7).
+    CloseAfterLeases,
+    /// Readers are founded when all sites know that there are none, and have stopped (S7).
+    FoundAfterEnds,
     /// A holder stops when a reader waits because of tokens that do not fit the floor.
     EndForReader,
 }

@@ -51,6 +51,9 @@ pub enum Body {
         version: Version,
         /// Prefixes of all streams.
         seen: Vec<Position>,
+        /// Version that has closed the partition, and the length of the sender's stream, if it has
+        /// no open epoch since then (S7).
+        ended: Option<(Version, Position)>,
     },
     /// The sender waits for something that the receiver can send or end.
     Ask {

@@ -1,6 +1,7 @@
 //! A partition at a site: what the site has, and the rules by which it reads and takes tokens. The
 //! letters of rules are those of `docs/models/reservations`.
 
+mod closing;
 mod grants;
 mod inputs;
 mod requests;
@@ -24,6 +25,8 @@ use crate::record::{Pin, Sponsored};
 pub(crate) struct Heard {
     version: Version,
     seen: Vec<Position>,
+    /// See [`Body::Report`](crate::message::Body::Report).
+    ended: Option<(Version, Position)>,
 }
 
 /// The state of a partition.
@@ -49,7 +52,7 @@ pub(crate) struct Partition {
 impl Partition {
     pub(crate) fn new(id: PartitionId, config: &Config) -> Partition {
         let sites = config.sites();
-        let heard = Heard { version: Version(0), seen: vec![Position(0); sites] };
+        let heard = Heard { version: Version(0), seen: vec![Position(0); sites], ended: None };
         Partition {
             id,
             me: config.me(),

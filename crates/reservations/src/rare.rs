@@ -11,6 +11,10 @@ solera_machine::rare_paths! {
     ADMITTED = "reservations: a site was admitted";
     /// A removed site is no holder any more.
     REMOVED = "reservations: a site was removed";
+    /// All readers have lost the right.
+    CLOSED = "reservations: a partition was closed";
+    /// A closed partition has readers again.
+    FOUNDED = "reservations: readers were founded";
     /// A sponsor's reports are lower for a holder that does not know of an admission yet.
     CAPPED = "reservations: a report was capped because of an admission";
     /// A guard refuses a token that was taken back.

@@ -127,6 +127,8 @@ pub struct PartitionPart {
     pub readers: Vec<Option<Reader>>,
     /// Number of admissions of each site.
     pub terms: Vec<Term>,
+    /// Version that has closed the partition.
+    pub closed: Option<Version>,
     /// Removed sites, with what remains of their streams and the version of the removal.
     pub removed: BTreeMap<SiteId, (Position, Version)>,
     /// An offer that may be open.

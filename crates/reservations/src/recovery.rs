@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use solera_machine::PartitionId;
 
-use crate::agreed::Key;
+use crate::agreed::{Change, Key};
 use crate::config::Config;
 use crate::machine::Reservations;
 use crate::record::{Part, Record};
@@ -92,10 +92,16 @@ impl Recovery {
             }
             Record::Changed { partition, version, change } => {
                 let lacks_key = change.key().is_some_and(|key| self.lacks(lsn, partition, key));
+                let (keys, rest) = (&self.keys, self.rest);
+                let id = partition;
+                let lacks = |key: &Key| lsn > keys.get(&(id, key.clone())).copied().unwrap_or(rest);
                 let Some(partition) = self.worker.partitions.get_mut(&partition) else { return };
                 let config = &self.worker.config;
                 if lacks_rest {
                     partition.apply_to_readers(config, version, &change);
+                }
+                if matches!(change, Change::Found { .. }) {
+                    partition.agreed.clear_grants(lacks);
                 }
                 if lacks_key {
                     partition.apply_to_key(config, version, &change);

@@ -158,7 +158,7 @@ impl Host {
     /// Another site reports.
     fn report_of(&mut self, from: u8, version: Version, seen: [u64; SITES]) {
         let seen = seen.map(Position).to_vec();
-        self.message(from, Body::Report { version, seen });
+        self.message(from, Body::Report { version, seen, ended: None });
     }
 
     /// Returns what the machine reports to a site now about the stream of site 0.

@@ -119,6 +119,8 @@ fn every_rule_is_needed() {
         (Rule::EndForReader, 0),
         (Rule::RemoveAfterExclusion, 0),
         (Rule::CountUntilCut, 0),
+        (Rule::CloseAfterLeases, 0),
+        (Rule::FoundAfterEnds, 0),
     ];
     let most = std::env::var("TRAPS").map_or(60, |most| most.parse().unwrap());
     let mut unneeded = Vec::new();

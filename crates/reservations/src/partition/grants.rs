@@ -66,7 +66,8 @@ impl Partition {
         let Some(last) = self.open_grants(key).map(|grant| grant.epoch).max() else { return };
         let used = *self.counter(key).used.get_or_insert(now);
         let unused = now.since(used) >= policy.lease && !self.uses_tokens(key);
-        if unused && step.config.has(Rule::EndWhenIdle) {
+        let closed = self.agreed.closed.is_some();
+        if unused && step.config.has(Rule::EndWhenIdle) || closed {
             return self.stop(step, key, last);
         }
         let Some(usable) = self.usable(step.config, key) else { return };
@@ -226,6 +227,9 @@ impl Partition {
 
     /// Returns a request for tokens, or a proposal of a floor that permits more of them.
     fn wanted_tokens(&mut self, step: &mut Step<'_>, key: &Key, policy: Policy) -> Option<Change> {
+        if self.agreed.closed.is_some() {
+            return None;
+        }
         let newest = self.open_grants(key).max_by_key(|grant| grant.epoch);
         let (share, heads) = (self.share(policy, key), self.heads(key));
         let counter = self.counters.get(key)?;

@@ -95,6 +95,15 @@ impl Partition {
             Change::Admit { .. } => step.rare(rare::ADMITTED),
             Change::Exclude { .. } => step.rare(rare::EXCLUDED),
             Change::Remove { .. } => step.rare(rare::REMOVED),
+            Change::Close { .. } => {
+                step.rare(rare::CLOSED);
+                self.end_after_closing();
+            }
+            Change::Found { .. } => {
+                step.rare(rare::FOUNDED);
+                self.agreed.clear_grants(|_| true);
+                self.right.restart_silence(step.now);
+            }
             Change::Raise { .. } => step.rare(rare::RAISED),
             Change::Lower { .. } => step.rare(rare::LOWERED),
             _ => {}
@@ -144,7 +153,12 @@ impl Partition {
 
     pub(crate) fn on_message(&mut self, step: &mut Step<'_>, from: SiteId, body: Body) {
         match body {
-            Body::Report { version, seen } => self.on_report(step, from, version, &seen),
+            Body::Report { version, seen, ended } => {
+                if let Some(heard) = self.heard.get_mut(from.index()) {
+                    heard.ended = heard.ended.max(ended);
+                }
+                self.on_report(step, from, version, &seen);
+            }
             Body::Ask { key, need } => self.on_need(step, from, &key, need),
             Body::OfferRequest => self.on_offer_request(step, from),
             Body::Offer { term, renewals, seen } => {

@@ -70,6 +70,36 @@ impl Right {
     }
 }
 
+impl Right {
+    pub(super) fn is_excluding(&self) -> bool {
+        self.excluding
+    }
+
+    pub(super) fn begin_exclusion(&mut self) {
+        self.excluding = true;
+    }
+
+    pub(super) fn is_removing(&self, site: SiteId) -> bool {
+        self.removing.contains_key(&site)
+    }
+
+    /// Returns whether the lease of a reader has certainly ended: no renewal was seen for a time
+    /// that is longer than a lease by any clock.
+    pub(super) fn is_silent(&mut self, step: &Step<'_>, site: SiteId) -> bool {
+        let Some(renewed) = self.renewed.get_mut(site.index()) else { return false };
+        let silence = match step.config.has(Rule::WaitForLease) {
+            true => step.config.timing.exclusion,
+            false => step.config.timing.right / 2,
+        };
+        step.now.since(*renewed.get_or_insert(step.now)) >= silence
+    }
+
+    /// Counts the silence of all sites from now on.
+    pub(super) fn restart_silence(&mut self, now: Monotonic) {
+        self.renewed.fill(Some(now));
+    }
+}
+
 fn is_due(at: Option<Monotonic>, now: Monotonic) -> bool {
     at.is_none_or(|at| at <= now)
 }
@@ -117,6 +147,7 @@ impl Partition {
             }
             self.exclude(step);
             self.remove_agreed(step);
+            self.close_or_found(step);
         }
         if is_due(self.next_report, step.now) {
             self.next_report = Some(step.now.after(step.config.timing.report));
@@ -173,13 +204,7 @@ impl Partition {
         for site in self.others().collect::<Vec<_>>() {
             let Some(reader) = self.agreed.reader(site) else { continue };
             let term = reader.term;
-            let renewed = *self.right.renewed[site.index()].get_or_insert(step.now);
-            let timing = step.config.timing;
-            let silence = match step.config.has(Rule::WaitForLease) {
-                true => timing.exclusion,
-                false => timing.right / 2,
-            };
-            if ready && step.now.since(renewed) >= silence {
+            if self.right.is_silent(step, site) && ready {
                 self.right.excluding = true;
                 return self.change(step, Subject::Exclusion, Change::Exclude { site, term });
             }
@@ -279,7 +304,8 @@ impl Partition {
             step.rare(rare::CAPPED);
         }
         let version = self.agreed.version;
-        step.send(self.id, to, Body::Report { version, seen });
+        let ended = self.ended();
+        step.send(self.id, to, Body::Report { version, seen, ended });
     }
 
     /// Sends all others what this site needs, but not too often.

@@ -86,7 +86,9 @@ impl Strong {
                 Answer::Conflict(last)
             } else {
                 let version = Version(last.0 + 1 + self.random.below(3));
-                self.changed.insert((partition, pending.change.writes()), version);
+                for item in pending.change.writes() {
+                    self.changed.insert((partition, item), version);
+                }
                 self.last.insert(partition, version);
                 if std::env::var("LOG").is_ok() {
                     println!(
