@@ -29,7 +29,8 @@ pub struct Placed {
     pub entry: Entry,
 }
 
-/// Identifies tokens that a transaction has taken. The transaction lists it as a claim of its guard.
+/// Identifies tokens that a transaction has taken. The transaction lists it as a claim of its
+/// guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TakeId(pub Nonce);
 

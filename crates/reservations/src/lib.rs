@@ -15,11 +15,12 @@
 //! | `partition` | the rules: what a site has and may answer, take, promise and report |
 //! | `partition::inputs` | streams, versions of the record, messages |
 //! | `partition::requests` | clients' requests, and the guard |
-//! | `partition::right` | renewals, exclusion, admission; reports |
+//! | `partition::right` | renewals, exclusion, admission, removal; reports |
+//! | `partition::closing` | partitions without readers |
 //! | `partition::grants` | ends of epochs, tokens and floors |
 //! | `counter` | state of a key at a site |
 //! | `machine` | the machine of a worker; the contract on time |
-//! | `record`, `checkpoint`, `recovery` | what must survive a restart |
+//! | `record`, `machine::checkpoint`, `partition::parts`, `recovery` | what must survive a restart |
 //! | `command`, `message`, `config`, `numbers`, `protocol` | commands, messages, configuration |
 //!
 //! ```
@@ -44,7 +45,6 @@
 //! ```
 
 mod agreed;
-mod checkpoint;
 mod command;
 mod config;
 mod counter;
@@ -59,10 +59,9 @@ mod record;
 mod recovery;
 
 pub use agreed::{Agreed, Change, Grant, Item, Key, KeyRecord, Reader};
-pub use checkpoint::Checkpoint;
 pub use command::{Answer, Cannot, Command, Entry, Placed, Question, Response, TakeId};
 pub use config::{Config, Policy, Rule, Timing};
-pub use machine::Reservations;
+pub use machine::{Checkpoint, Reservations};
 pub use message::{Body, Event, Input, Message, Need, Output};
 pub use numbers::{Epoch, Kind, Nonce, Position, Term, Tokens, Version};
 pub use protocol::PROTOCOL;

@@ -1,5 +1,7 @@
 //! The machine of a worker: dispatch to partitions, the guard's promises, time, checkpoints.
 
+mod checkpoint;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
@@ -9,8 +11,9 @@ use solera_machine::{
 };
 use solera_time::Monotonic;
 
+pub use self::checkpoint::Checkpoint;
+use self::checkpoint::next_part;
 use crate::agreed::{Agreed, Key};
-use crate::checkpoint::{Checkpoint, next_part};
 use crate::command::{Answer, Command, Response, TakeId};
 use crate::config::{Config, Rule};
 use crate::message::{Event, Input, Message, Output};

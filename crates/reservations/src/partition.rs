@@ -4,6 +4,7 @@
 mod closing;
 mod grants;
 mod inputs;
+mod parts;
 mod requests;
 mod right;
 

@@ -365,6 +365,42 @@ fn a_floor_rises_when_holders_of_decrements_have_confirmed_it() {
 }
 
 #[test]
+fn a_site_is_removed_when_it_has_no_right() {
+    let is_removal = |change: &Change| matches!(change, Change::Remove { .. });
+    for (without, early) in [(None, false), (Some(Rule::RemoveAfterExclusion), true)] {
+        let mut host = Host::new(0, without);
+        let (site, upto) = (site(2), Position(10));
+        host.command(Command::Remove { partition: PARTITION, site, upto });
+        host.wait(Duration::from_millis(100));
+        assert_eq!(host.asks_for(is_removal), early, "{without:?}");
+        host.change(Change::Exclude { site, term: Term(1) });
+        host.wait(Duration::from_millis(100));
+        assert!(host.asks_for(is_removal), "{without:?}");
+    }
+}
+
+#[test]
+fn a_partition_is_closed_when_all_leases_have_ended() {
+    let is_close = |change: &Change| matches!(change, Change::Close { .. });
+    for (without, early) in [(None, false), (Some(Rule::CloseAfterLeases), true)] {
+        let mut host = Host::new(0, without);
+        host.change(Change::Exclude { site: site(0), term: Term(1) });
+        host.change(Change::Exclude { site: site(1), term: Term(1) });
+        let (site, upto) = (site(2), Position(10));
+        host.command(Command::Remove { partition: PARTITION, site, upto });
+        host.wait(Duration::from_millis(100));
+        assert_eq!(host.asks_for(is_close), early, "{without:?}");
+        host.wait(Duration::from_secs(5));
+        // A renewal has just been seen.
+        host.change(Change::Renew { site, term: Term(1), nonce: foreign() });
+        host.wait(Duration::from_secs(5));
+        assert_eq!(host.asks_for(is_close), early, "{without:?}");
+        host.wait(Duration::from_secs(2));
+        assert!(host.asks_for(is_close), "{without:?}");
+    }
+}
+
+#[test]
 fn a_site_without_the_right_names_those_who_have_it() {
     let mut host = Host::new(0, None);
     host.change(Change::Exclude { site: site(0), term: Term(1) });

@@ -29,7 +29,7 @@ fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
 }
 
 fn removes(seed: u64) -> bool {
-    seed % 11 == 10 && !seed.is_multiple_of(3)
+    seed % 5 == 3 && !seed.is_multiple_of(3)
 }
 
 /// What the seeds of a test found.
@@ -66,7 +66,7 @@ impl Summary {
 #[test]
 fn intervals_contain_the_value() {
     let mut summary = Summary::default();
-    for seed in seeds(0..150) {
+    for seed in seeds(0..120) {
         summary.add(seed, World::run(seed, shape(seed)));
     }
     let Summary { committed, refused, reads, exact, undecided, .. } = summary;
@@ -79,53 +79,54 @@ fn intervals_contain_the_value() {
     }
 }
 
+/// How a world without a rule breaks its promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fails {
+    /// It answers with wrong or wide intervals.
+    Wrong,
+    /// Requests fail that must succeed, or intervals stay wide.
+    Stuck,
+}
+
 /// Each rule without which a world breaks its promises, with the range of seeds in which one shows
-/// it.
+/// it. `machine.rs` has tests of the remaining ones, which need a rare sequence of steps.
 #[test]
 fn every_rule_is_needed() {
+    use Fails::{Stuck, Wrong};
     let rules = [
-        (Rule::Confirm, 0),
-        (Rule::Recycling, 0),
-        (Rule::SeparatePools, 0),
-        (Rule::Capacity, 0),
-        (Rule::Width, 0),
-        (Rule::Floor, 0),
-        (Rule::ConfirmFloor, 0),
-        (Rule::RespectRaise, 0),
-        (Rule::RaiseAfterHolders, 0),
-        (Rule::RaiseBelowValue, 0),
-        (Rule::CheckAtCommit, 0),
-        (Rule::TakeBack, 0),
-        (Rule::LeaseAtCommit, 0),
-        (Rule::TermAtCommit, 0),
-        (Rule::EndAfterPromises, 0),
-        (Rule::DurableStops, 0),
-        (Rule::ReclaimAfterEnd, 0),
-        (Rule::CountPromises, 0),
-        (Rule::ReaderLease, 0),
-        (Rule::WaitForLease, 0),
-        (Rule::LeaseIsVolatile, 0),
-        (Rule::LeaseFromSending, 0),
-        (Rule::DurableCopies, 0),
-        (Rule::DurablePromises, 0),
-        (Rule::DurablePins, 0),
-        (Rule::SeeSponsorsVector, 0),
-        (Rule::PinReports, 0),
-        (Rule::CapReports, 0),
-        (Rule::CapUntilConfirmed, 0),
-        (Rule::EndOffers, 0),
-        (Rule::Exclude, 0),
-        (Rule::EndWhenIdle, 0),
-        (Rule::EndForReader, 0),
-        (Rule::RemoveAfterExclusion, 0),
-        (Rule::CountUntilCut, 0),
-        (Rule::CloseAfterLeases, 0),
-        (Rule::FoundAfterEnds, 0),
+        (Rule::Confirm, Wrong, 0),
+        (Rule::Recycling, Wrong, 0),
+        (Rule::SeparatePools, Wrong, 0),
+        (Rule::Width, Wrong, 0),
+        (Rule::Floor, Wrong, 0),
+        (Rule::ConfirmFloor, Wrong, 50),
+        (Rule::RespectRaise, Wrong, 60),
+        (Rule::RaiseBelowValue, Wrong, 60),
+        (Rule::CheckAtCommit, Wrong, 0),
+        (Rule::EndAfterPromises, Wrong, 0),
+        (Rule::ReclaimAfterEnd, Wrong, 0),
+        (Rule::CountPromises, Wrong, 0),
+        (Rule::ReaderLease, Wrong, 0),
+        (Rule::WaitForLease, Wrong, 60),
+        (Rule::LeaseIsVolatile, Wrong, 0),
+        (Rule::LeaseFromSending, Wrong, 0),
+        (Rule::DurableCopies, Wrong, 230),
+        (Rule::DurablePromises, Wrong, 0),
+        (Rule::SeeSponsorsVector, Wrong, 0),
+        (Rule::PinReports, Wrong, 50),
+        (Rule::CountUntilCut, Wrong, 180),
+        (Rule::FoundAfterEnds, Wrong, 190),
+        (Rule::Capacity, Stuck, 0),
+        (Rule::TakeBack, Stuck, 0),
+        (Rule::EndOffers, Stuck, 0),
+        (Rule::Exclude, Stuck, 0),
+        (Rule::EndWhenIdle, Stuck, 0),
+        (Rule::EndForReader, Stuck, 0),
     ];
-    let most = std::env::var("TRAPS").map_or(60, |most| most.parse().unwrap());
-    let mut unneeded = Vec::new();
+    let most = std::env::var("TRAPS").map_or(100, |most| most.parse().unwrap());
     let only = std::env::var("RULE").ok();
-    for (rule, from) in rules {
+    let mut unneeded = Vec::new();
+    for (rule, fails, from) in rules {
         if only.as_ref().is_some_and(|only| *only != format!("{rule:?}")) {
             continue;
         }
@@ -133,7 +134,8 @@ fn every_rule_is_needed() {
         let found = (from..from + most).find(|seed| {
             let shape = Shape { without: Some(rule), ..shape(*seed) };
             let report = World::run(*seed, shape);
-            first = report.violations.first().or(report.unfinished.first()).cloned();
+            let reasons = if fails == Wrong { report.violations } else { report.unfinished };
+            first = reasons.first().cloned();
             first.is_some()
         });
         println!("{rule:?}: seed {found:?}: {}", first.unwrap_or_default());

@@ -294,7 +294,7 @@ impl World {
             self.truth.commit(site, &key, amount);
         }
         // Some clients never learn it.
-        if !self.random.one_in(50) {
+        if !self.random.one_in(80) {
             self.truth.acknowledge(tx);
         }
     }

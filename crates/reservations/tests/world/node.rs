@@ -118,7 +118,8 @@ impl World {
         self.give(site, Input::Client { request, command });
     }
 
-    /// Gives an input to a site. It waits while the process is paused, and is lost if there is none.
+    /// Gives an input to a site. It waits while the process is paused, and is lost if there is
+    /// none.
     pub(crate) fn give(&mut self, site: usize, input: Input) {
         if self.is_down(site) {
             self.lose_requests_of(site, &input);

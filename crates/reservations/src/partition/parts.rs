@@ -1,72 +1,18 @@
-//! Parts of a checkpoint, which are written while the worker continues.
-//!
-//! Everything but the keys comes first. A later part contains keys with the effects of all records
-//! up to that time. Recovery therefore skips the effects of these records on these keys.
+//! The durable state of a partition, as parts of checkpoints.
 
 use std::ops::Bound;
 
 use solera_machine::PartitionId;
 
+use super::Partition;
 use crate::agreed::Key;
-use crate::machine::Reservations;
+use crate::counter::Counter;
 use crate::numbers::{Position, Term};
-use crate::partition::Partition;
-use crate::record::{KeyPart, Part, PartitionPart};
-
-/// Progress of a checkpoint.
-#[derive(Debug, Default)]
-pub struct Checkpoint {
-    /// Whether everything but the keys has been written.
-    has_rest: bool,
-    /// The last key that was written.
-    after: Option<(PartitionId, Key)>,
-    complete: bool,
-}
-
-impl Checkpoint {
-    pub(crate) fn is_complete(&self) -> bool {
-        self.complete
-    }
-}
-
-/// See [`Machine::next_part`](solera_machine::Machine::next_part).
-pub(crate) fn next_part(
-    worker: &Reservations,
-    checkpoint: &mut Checkpoint,
-    keys: usize,
-) -> Option<Part> {
-    if !checkpoint.has_rest {
-        checkpoint.has_rest = true;
-        let promises = worker.promises.iter().map(|(id, held)| (*id, held.clone()));
-        return Some(Part::Rest {
-            incarnation: worker.config.incarnation,
-            partitions: worker.partitions.iter().map(|(id, it)| it.as_part(*id)).collect(),
-            promises: promises.collect(),
-        });
-    }
-    if checkpoint.complete {
-        return None;
-    }
-    let mut parts = Vec::new();
-    for (id, partition) in &worker.partitions {
-        let after = match &checkpoint.after {
-            Some((last, _)) if id < last => continue,
-            Some((last, key)) if id == last => Bound::Excluded(key.clone()),
-            _ => Bound::Unbounded,
-        };
-        let room = keys.max(1) - parts.len();
-        parts.extend(partition.key_parts(*id, after, room));
-        if let Some(last) = parts.last().filter(|_| parts.len() >= keys.max(1)) {
-            checkpoint.after = Some((last.partition, last.key.clone()));
-            return Some(Part::Keys(parts));
-        }
-    }
-    checkpoint.complete = true;
-    (!parts.is_empty()).then_some(Part::Keys(parts))
-}
+use crate::record::{KeyPart, PartitionPart};
 
 impl Partition {
-    fn as_part(&self, partition: PartitionId) -> PartitionPart {
+    /// Returns everything but the keys.
+    pub(crate) fn as_part(&self, partition: PartitionId) -> PartitionPart {
         PartitionPart {
             partition,
             known: self.known.clone(),
@@ -81,9 +27,14 @@ impl Partition {
     }
 
     /// Returns the next keys. A key with a record has a counter.
-    fn key_parts(&self, id: PartitionId, after: Bound<Key>, most: usize) -> Vec<KeyPart> {
+    pub(crate) fn key_parts(
+        &self,
+        id: PartitionId,
+        after: Bound<Key>,
+        most: usize,
+    ) -> Vec<KeyPart> {
         let counters = self.counters.range((after, Bound::Unbounded)).take(most);
-        let part = |(key, counter): (&Key, &crate::counter::Counter)| KeyPart {
+        let part = |(key, counter): (&Key, &Counter)| KeyPart {
             partition: id,
             key: key.clone(),
             value: counter.value,
