@@ -93,6 +93,8 @@ pub enum Rule {
     RaiseAfterHolders,
     /// A higher floor is in force when the value cannot be below it (S5).
     RaiseBelowValue,
+    /// A higher floor is in force when enough sites store the updates on which it depends (S5).
+    RaiseStored,
     /// The guard refuses a transaction whose token belongs to an ended epoch (H6).
     CheckAtCommit,
     /// The guard refuses a token that was taken back.
@@ -160,6 +162,9 @@ pub struct Config {
     pub topology: Arc<Topology>,
     /// Number of sites with which the cluster began. They are the first readers.
     pub founders: usize,
+    /// Number of sites that must store an update before a floor depends on it. Removals of fewer
+    /// sites at a time must not lose what so many sites store.
+    pub copies: usize,
     /// Prefixes of keys, the longest first, with their error bounds. Other keys have none.
     pub policies: Arc<[(Vec<u8>, Policy)]>,
     /// Number of this start of the worker's process, unless its journal has a greater one. A later
@@ -179,6 +184,7 @@ impl Config {
         Config {
             address,
             founders: topology.sites(),
+            copies: topology.sites() / 2 + 1,
             topology,
             policies: Arc::new([]),
             incarnation: 1,

@@ -67,6 +67,9 @@ pub(crate) struct Counter {
     pub(crate) next_need: Option<Monotonic>,
     /// Whether another site needs tokens while this one may have more than its share.
     pub(crate) shrinks: bool,
+    /// Version with the proposal of a higher floor, and what the site had when it found the value
+    /// not to be below it.
+    pub(crate) raise_basis: Option<(Version, Vec<Position>)>,
     /// Whether all tokens that the site could get for the head of `takes` do not fit.
     pub(crate) wants_room: bool,
 }

@@ -31,8 +31,9 @@ struct Host {
     machine: Reservations,
     now: Monotonic,
     journal: Vec<Vec<u8>>,
-    /// Last version of the record.
+    /// Last version of the record, and all changes that have led to it.
     version: Version,
+    changes: Vec<Change>,
     /// Outputs since the last look.
     replies: Vec<Response>,
     asked: Vec<(AskId, Question)>,
@@ -55,6 +56,7 @@ impl Host {
             now: Monotonic(1),
             journal: Vec::new(),
             version: Version(0),
+            changes: Vec::new(),
             replies: Vec::new(),
             asked: Vec::new(),
             sent: Vec::new(),
@@ -129,8 +131,19 @@ impl Host {
     fn change(&mut self, change: Change) -> Version {
         let (previous, version) = (self.version, Version(self.version.0 + 1));
         self.version = version;
+        self.changes.push(change.clone());
         self.command(Command::Changed { partition: PARTITION, previous, version, change });
         version
+    }
+
+    /// Gives the machine the versions that it lacks, up to this one.
+    fn give_versions_again(&mut self, upto: Version) {
+        let known = self.machine.version(PARTITION).unwrap();
+        for place in known.0..upto.0 {
+            let (previous, version) = (Version(place), Version(place + 1));
+            let change = self.changes[place as usize].clone();
+            self.command(Command::Changed { partition: PARTITION, previous, version, change });
+        }
     }
 
     /// Commits the last change of the record that the machine has asked for.
@@ -304,11 +317,26 @@ fn a_stop_outlives_a_restart_although_its_end_is_not_in_the_stream_yet() {
 
 #[test]
 fn a_copy_outlives_a_restart() {
-    for (without, version) in [(None, 1), (Some(Rule::DurableCopies), 0)] {
+    for (without, recycled) in [(None, false), (Some(Rule::DurableCopies), true)] {
         let mut host = Host::new(0, without);
-        host.grant((4, 0));
+        host.change(Change::Exclude { site: site(2), term: Term(1) });
+        host.grant((1, 0));
+        admit(&mut host);
+        let take = host.take(1).expect("there is a token");
+        assert!(host.is_promised(take));
+        host.stream(0, (0, 10), vec![(10, Entry::Update(1))]);
+        let (id, committed) = (PromiseId { coordinator: 0, sequence: 1 }, true);
+        host.command(Command::Guard(GuardQuestion::End { id, committed }));
+        // The admitted site has not seen the update.
+        let version = host.version;
+        host.report_of(1, version, [10, 0, 0]);
+        host.report_of(2, version, [0, 0, 0]);
         host.restart();
-        assert_eq!(host.machine.version(PARTITION), Some(Version(version)), "{without:?}");
+        // The host has the last version later than the machine needs it.
+        host.give_versions_again(Version(2));
+        host.report_of(1, version, [10, 0, 0]);
+        host.report_of(2, version, [0, 0, 0]);
+        assert_eq!(host.take(1).is_some(), recycled, "{without:?}");
     }
 }
 
@@ -356,9 +384,25 @@ fn a_floor_rises_when_holders_of_decrements_have_confirmed_it() {
         let tokens = Tokens { increments: 0, decrements: 2 };
         host.change(Change::Grant { key: KEY.to_vec(), site: site(1), epoch: Epoch(1), tokens });
         let proposed = host.change(Change::Propose { key: KEY.to_vec(), floor: 80 });
+        host.report_of(2, Version(0), [0, 10, 0]);
         host.wait(Duration::from_millis(100));
         assert_eq!(host.asks_for(is_raise), early, "{without:?}");
         host.report_of(1, proposed, [0, 10, 0]);
+        host.wait(Duration::from_millis(100));
+        assert!(host.asks_for(is_raise), "{without:?}");
+    }
+}
+
+#[test]
+fn a_floor_rises_when_enough_sites_store_the_updates_on_which_it_depends() {
+    let is_raise = |change: &Change| matches!(change, Change::Raise { .. });
+    for (without, early) in [(None, false), (Some(Rule::RaiseStored), true)] {
+        let (mut host, _) = decrementer(without);
+        host.stream(1, (10, 20), vec![(20, Entry::Update(50))]);
+        host.change(Change::Propose { key: KEY.to_vec(), floor: 120 });
+        host.wait(Duration::from_millis(100));
+        assert_eq!(host.asks_for(is_raise), early, "{without:?}");
+        host.report_of(2, Version(0), [0, 20, 0]);
         host.wait(Duration::from_millis(100));
         assert!(host.asks_for(is_raise), "{without:?}");
     }
@@ -376,6 +420,27 @@ fn a_site_is_removed_when_it_has_no_right() {
         host.change(Change::Exclude { site, term: Term(1) });
         host.wait(Duration::from_millis(100));
         assert!(host.asks_for(is_removal), "{without:?}");
+    }
+}
+
+#[test]
+fn tokens_of_a_removed_site_count_until_the_rest_of_its_stream_is_there() {
+    let read = || Command::Interval { key: KEY.to_vec(), within: Duration::ZERO };
+    let answer = |greatest| Some(Response::Interval { least: 100, greatest });
+    for (without, greatest) in [(None, 104), (Some(Rule::CountUntilCut), 100)] {
+        let (mut host, _) = decrementer(without);
+        let (key, epoch) = (KEY.to_vec(), Epoch(1));
+        let tokens = Tokens { increments: 4, decrements: 0 };
+        host.change(Change::Grant { key, site: site(2), epoch, tokens });
+        host.change(Change::Exclude { site: site(2), term: Term(1) });
+        assert_eq!(host.command(read()), answer(104));
+        host.change(Change::Remove { site: site(2), upto: Position(10) });
+        assert_eq!(host.command(read()), answer(greatest), "{without:?}");
+        host.stream(2, (0, 10), Vec::new());
+        assert_eq!(host.command(read()), answer(100));
+        // What does not remain has no effect.
+        host.stream(2, (10, 20), vec![(20, Entry::Update(1))]);
+        assert_eq!(host.command(read()), answer(100));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::command::{Cannot, Question};
 use crate::config::{Policy, Rule};
 use crate::counter::Counter;
 use crate::message::Need;
-use crate::numbers::{Epoch, Kind, Tokens, Version};
+use crate::numbers::{Epoch, Kind, Position, Tokens, Version};
 use crate::outbox::{Step, Subject};
 use crate::rare;
 use crate::record::Record;
@@ -178,8 +178,10 @@ impl Partition {
         grants.find(|grant| may(grant) && is_over(grant)).copied()
     }
 
-    /// Returns whether the proposed floor can be put in force (S5).
-    fn may_raise(&self, step: &Step<'_>, key: &Key) -> bool {
+    /// Returns whether the proposed floor can be put in force (S5): all holders of decrements
+    /// respect it, the value was not below it afterwards, and enough sites store the updates on
+    /// which this depends. They remain if a site is removed.
+    fn may_raise(&mut self, step: &Step<'_>, key: &Key) -> bool {
         let Some(record) = self.record(key) else { return false };
         let Some((floor, proposed)) = record.raise else { return false };
         let mut holders = record.grants.iter().filter(|grant| grant.tokens.decrements > 0);
@@ -188,11 +190,32 @@ impl Partition {
             false => self.heard[site.index()].version >= proposed,
         };
         let respected = holders.all(|grant| confirmed(grant.site));
-        let above = self.least_value(step.config, key) >= floor.into();
         let Ok(reader) = self.ready(step.config) else { return false };
-        (respected || !step.config.has(Rule::RaiseAfterHolders))
-            && (above || !step.config.has(Rule::RaiseBelowValue))
-            && self.is_leased(reader.term, step.now)
+        let may = (respected || !step.config.has(Rule::RaiseAfterHolders))
+            && self.is_leased(reader.term, step.now);
+        if !may {
+            return false;
+        }
+        let above = self.least_value(step.config, key) >= floor.into();
+        let above = above || !step.config.has(Rule::RaiseBelowValue);
+        let known = self.known.clone();
+        let basis = &mut self.counter(key).raise_basis;
+        if basis.as_ref().is_none_or(|(version, _)| *version != proposed) {
+            *basis = above.then_some((proposed, known));
+        }
+        let basis = basis.as_ref().map(|(_, seen)| seen.clone());
+        basis.is_some_and(|seen| self.is_stored(step, &seen))
+    }
+
+    /// Returns whether enough sites store these prefixes.
+    fn is_stored(&self, step: &Step<'_>, prefixes: &[Position]) -> bool {
+        let copies = |place: usize, position: Position| {
+            let has = |site: SiteId| self.heard[site.index()].seen[place] >= position;
+            1 + self.others().filter(|site| has(*site)).count()
+        };
+        let mut places = prefixes.iter().enumerate();
+        places.all(|(place, position)| copies(place, *position) >= step.config.copies)
+            || !step.config.has(Rule::RaiseStored)
     }
 
     /// Returns the first waiting update of each kind.
@@ -285,7 +308,7 @@ impl Partition {
         let record = self.record(key).cloned().unwrap_or_default();
         let fits = self.fits(policy, (&record, record.floor), tokens, heads);
         let last = record.epochs.get(&self.me).copied().unwrap_or_default();
-        let (site, epoch) = (self.me, Epoch(last.0 + 1));
+        let (site, epoch) = (self.me, Epoch(last.0.saturating_add(1)));
         (fits || !step.config.has(Rule::Capacity)).then(|| Change::Grant {
             key: key.clone(),
             site,

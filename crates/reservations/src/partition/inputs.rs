@@ -20,12 +20,15 @@ impl Partition {
         origin: SiteId,
         after: Position,
         mut entries: Vec<Placed>,
-        upto: Position,
+        mut upto: Position,
     ) -> Position {
         let Some(known) = self.known.get(origin.index()).copied() else { return Position(0) };
         if after > known {
             step.rare(rare::GAP);
             return known;
+        }
+        if let Some(remains) = self.agreed.remains(origin).filter(|_| origin != self.me) {
+            upto = upto.min(remains);
         }
         entries.retain(|placed| placed.position > known && placed.position <= upto);
         if upto <= known {
@@ -33,18 +36,18 @@ impl Partition {
         }
         let partition = self.id;
         step.record(&Record::Stream { partition, origin, entries: entries.clone(), upto });
+        let was_ready = self.ready(step.config).is_ok();
         for placed in &entries {
             self.busy.insert(placed.key.clone());
             self.apply_entry(origin, placed);
         }
         self.known[origin.index()] = upto;
-        if entries.is_empty() {
+        if !was_ready && self.ready(step.config).is_ok() {
             self.serve_all(step);
         } else {
             for placed in &entries {
                 self.serve(step, &placed.key);
             }
-            self.serve_reads_of_all(step);
         }
         upto
     }

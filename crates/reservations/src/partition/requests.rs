@@ -94,13 +94,6 @@ impl Partition {
         }
     }
 
-    /// Serves the reads of all keys: the site may have become ready.
-    pub(super) fn serve_reads_of_all(&mut self, step: &mut Step<'_>) {
-        for key in self.busy.iter().cloned().collect::<Vec<_>>() {
-            self.serve_reads(step, &key);
-        }
-    }
-
     pub(super) fn serve(&mut self, step: &mut Step<'_>, key: &Key) {
         self.serve_takes(step, key);
         self.serve_reads(step, key);

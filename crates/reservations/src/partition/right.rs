@@ -283,7 +283,7 @@ impl Partition {
         let nonce = step.nonce();
         let change = Change::Admit {
             site: self.me,
-            term: Term(last.0 + 1),
+            term: Term(last.0.saturating_add(1)),
             since: pin.seen,
             sponsor: from,
             nonce,

@@ -22,7 +22,7 @@ use solera_time::SiteId;
 
 use self::clients::Clients;
 use self::network::Network;
-use self::node::{Node, Planned};
+use self::node::{Node, PLANNED, Planned};
 use self::strong::Strong;
 use self::truth::Truth;
 
@@ -207,7 +207,9 @@ impl World {
                 world.append(0, vec![(key.as_bytes().to_vec(), Entry::Update(value))]);
             }
         }
-        if shape.planned {
+        if shape.removes {
+            world.plan_removal();
+        } else if shape.planned {
             match world.random.chance(60) {
                 true => world.plan_admission(),
                 false => world.plan_exclusion(),
@@ -240,6 +242,7 @@ impl World {
             };
             let config = Config {
                 founders: shape.sites - usize::from(shape.joins),
+                copies: 2,
                 policies: policies.clone(),
                 timing,
                 without: shape.without.into(),
@@ -428,14 +431,26 @@ impl World {
 
     // Removal.
 
+    /// Plans that a site is cut off for good. In some worlds it has excluded all others before.
+    fn plan_removal(&mut self) {
+        let site = 1 + self.random.index(self.nodes.len() - 1);
+        let agreed = CUT_MS + self.random.below(300);
+        self.removed = Some((site, agreed * MS, None));
+        // Another site lacks the last entries for a while.
+        let slow = (site + 1) % self.nodes.len();
+        self.planned.push(((CUT_MS - 60) * MS, Planned::Slowness(slow, PLANNED)));
+        self.planned.push(((CUT_MS + 450) * MS, Planned::Slowness(slow, 1)));
+        if self.random.chance(50) {
+            for other in (0..self.nodes.len()).filter(|other| *other != site) {
+                self.planned.push(((CUT_MS - 300) * MS, Planned::CutOff(other, 310)));
+            }
+        }
+    }
+
     /// Cuts a site off for good. It runs on.
     fn cut_off_for_good(&mut self) {
-        let site = 1 + self.random.index(self.nodes.len() - 1);
-        let agreed = self.now + self.random.below(300) * MS;
-        self.removed = Some((site, agreed, None));
+        let Some((site, ..)) = self.removed else { return };
         self.cut_off(site, u64::MAX);
-        let slow = (site + 1) % self.nodes.len();
-        self.nodes[slow].slowness = 300;
     }
 
     /// The others agree what remains of the stream of a site, and remove it.

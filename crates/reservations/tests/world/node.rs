@@ -9,6 +9,9 @@ use solera_time::{Monotonic, Physical};
 
 use super::{MS, World};
 
+/// Mean time that only a plan ends.
+pub(crate) const PLANNED: u64 = 5_000;
+
 /// Parts of a checkpoint, each with the number of the last record that it includes.
 type Parts = Vec<(u64, Vec<u8>)>;
 
@@ -276,10 +279,10 @@ impl World {
         if self.random.one_in(150) && self.is_up(site) {
             self.pause(site);
         }
-        if self.random.one_in(60) {
+        if self.random.one_in(60) && self.nodes[site].slowness < PLANNED {
             self.nodes[site].slowness = self.some_delay();
         }
-        if self.random.one_in(60) {
+        if self.random.one_in(60) && self.nodes[site].lag < PLANNED {
             self.nodes[site].lag = self.some_delay();
         }
         if self.random.one_in(200) {
@@ -310,8 +313,8 @@ impl World {
             self.planned.push((at, event));
         };
         plan(0, 1, Planned::CutOff(site, 260));
-        plan(180, 100, Planned::Lag(holder, 5_000));
-        plan(260, 60, Planned::Slowness(site, 5_000));
+        plan(180, 100, Planned::Lag(holder, PLANNED));
+        plan(260, 60, Planned::Slowness(site, PLANNED));
         if let Some(sponsor) = sponsor {
             plan(250, 120, Planned::Crash(sponsor));
         }
@@ -328,7 +331,7 @@ impl World {
         let start = 100 + self.random.below(900);
         let end = 250 + self.random.below(300);
         self.planned.push((start * MS, Planned::Isolate(site, end)));
-        self.planned.push((start * MS, Planned::Slowness(site, 5_000)));
+        self.planned.push((start * MS, Planned::Slowness(site, PLANNED)));
         self.planned.push(((start + end) * MS, Planned::Slowness(site, 1)));
         self.rise = 20;
     }
