@@ -297,7 +297,8 @@ impl Partition {
         self.propose(step, key, policy).filter(|_| wants_more)
     }
 
-    /// Returns a request for a grant, if it fits (S1).
+    /// Returns a request for a grant, if it fits (S1), or replaces tokens that the site has
+    /// already.
     fn request(
         &self,
         step: &Step<'_>,
@@ -306,7 +307,8 @@ impl Partition {
         heads: Tokens,
     ) -> Option<Change> {
         let record = self.record(key).cloned().unwrap_or_default();
-        let fits = self.fits(policy, (&record, record.floor), tokens, heads);
+        let replaces = record.total_with(Some((self.me, tokens))) == record.total_with(None);
+        let fits = replaces || self.fits(policy, (&record, record.floor), tokens, heads);
         let last = record.epochs.get(&self.me).copied().unwrap_or_default();
         let (site, epoch) = (self.me, Epoch(last.0.saturating_add(1)));
         (fits || !step.config.has(Rule::Capacity)).then(|| Change::Grant {

@@ -68,9 +68,7 @@ impl Right {
         }
         self.wait_for = self.wait_for.max(version.unwrap_or_default());
     }
-}
 
-impl Right {
     pub(super) fn is_excluding(&self) -> bool {
         self.excluding
     }

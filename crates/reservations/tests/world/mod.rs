@@ -238,7 +238,7 @@ impl World {
                 exclusion: Duration::from_millis(160),
                 report: Duration::from_millis(10),
                 retry: Duration::from_millis(8),
-                tick: Duration::from_millis(2),
+                tick: Duration::from_millis(3),
             };
             let config = Config {
                 founders: shape.sites - usize::from(shape.joins),
