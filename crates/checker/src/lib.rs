@@ -15,6 +15,8 @@
 //!   single key.
 //! - [`dependencies`]: needs no witnesses; finds cycles in the dependencies of strong transactions
 //!   over several keys.
+//! - [`interval`]: searches for an order of the updates of a counter and of reads that were
+//!   answered with intervals, independently of the other checkers.
 //! - [`convergence`]: checks that after healing all sites return the same data, and that no
 //!   transaction that must survive is missing.
 //! - [`properties`]: UniStore's Properties 1–7, checked during a run.
@@ -43,6 +45,7 @@ pub mod blackbox;
 pub mod convergence;
 pub mod dependencies;
 mod history;
+pub mod interval;
 pub mod linearizability;
 mod model;
 pub mod pcpsi;

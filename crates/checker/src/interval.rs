@@ -1,0 +1,302 @@
+//! Judges histories of a counter whose reads are answered with intervals, independently of the
+//! other checkers.
+//!
+//! [`check`] decides whether there is one order of all updates and reads, in which
+//! - each operation takes effect at a moment between its beginning and its end,
+//! - each read's interval contains the value of its moment.
+//!
+//! An update without an end has an unknown outcome: it may take effect at any moment after its
+//! beginning, or never. An exact read is an interval with equal bounds. Operations whose times are
+//! equal overlap.
+//!
+//! The check is sound and complete while it needs no more than the given number of states at a
+//! time: an error proves that there is no such order, and `Ok(true)` that there is one. A state is
+//! the set of unfinished updates that have taken effect, and the unfinished reads that still need a
+//! moment. Two things keep the states few. Operations take effect as late as the next end of an
+//! operation allows. Of updates by the same amount, the one that ends first takes effect first,
+//! because exchanging two of them changes no value. Beyond the limit, the check compares each
+//! read with the least and the greatest value that it could have seen, and returns `Ok(false)` if
+//! that does not disprove the history. Sums that leave the range of the type stay at its limits.
+
+use std::collections::BTreeSet;
+
+/// An update by an amount, which may be negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// The amount.
+    pub amount: i128,
+    /// When it began.
+    pub begin: u64,
+    /// When its client learned that it has taken effect; `None` if the outcome is unknown.
+    pub end: Option<u64>,
+}
+
+/// A read that was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// Least value that the answer allows.
+    pub least: i128,
+    /// Greatest value that the answer allows.
+    pub greatest: i128,
+    /// When it began.
+    pub begin: u64,
+    /// When it was answered.
+    pub end: u64,
+}
+
+/// The operations on a counter. Updates that certainly have no effect are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// Value before all operations.
+    pub start: i128,
+    /// The updates.
+    pub updates: Vec<Update>,
+    /// The answered reads.
+    pub reads: Vec<Read>,
+}
+
+/// A history without a valid order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The first operation at whose end no order is left.
+    pub operation: Operation,
+    /// Values that the counter could have had just before this end, at most some of them.
+    pub values: Vec<i128>,
+}
+
+/// An operation of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A read.
+    Read(Read),
+    /// An update.
+    Update(Update),
+}
+
+/// Number of values that a violation lists.
+const LISTED: usize = 8;
+
+/// Decides whether a history has a valid order. Returns whether it was decided with at most
+/// `most_states` states at a time.
+///
+/// # Errors
+/// The history has no valid order.
+pub fn check(history: &History, most_states: usize) -> Result<bool, Violation> {
+    match Search::new(history, most_states).run() {
+        Ok(()) => Ok(true),
+        Err(Stop::Violation(violation)) => Err(violation),
+        Err(Stop::TooMany) => {
+            history.reads.iter().try_for_each(|read| compare(history, read)).map(|()| false)
+        }
+    }
+}
+
+/// A moment at which something begins or ends. Beginnings come before ends of the same time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    BeginUpdate(usize),
+    BeginRead(usize),
+    EndUpdate(usize),
+    EndRead(usize),
+}
+
+/// Of the unfinished operations: the updates that have taken effect, and the reads that have not.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct State {
+    applied: Vec<usize>,
+    unread: Vec<usize>,
+    value: i128,
+}
+
+enum Stop {
+    Violation(Violation),
+    TooMany,
+}
+
+struct Search<'a> {
+    history: &'a History,
+    most_states: usize,
+    /// Unfinished updates.
+    open: Vec<usize>,
+    states: BTreeSet<State>,
+}
+
+impl<'a> Search<'a> {
+    fn new(history: &'a History, most_states: usize) -> Search<'a> {
+        let start = State { applied: Vec::new(), unread: Vec::new(), value: history.start };
+        Search { history, most_states, open: Vec::new(), states: BTreeSet::from([start]) }
+    }
+
+    fn run(mut self) -> Result<(), Stop> {
+        let updates = self.history.updates.iter().enumerate();
+        let reads = self.history.reads.iter().enumerate();
+        let mut events: Vec<(u64, Event)> = Vec::new();
+        for (place, update) in updates {
+            events.push((update.begin, Event::BeginUpdate(place)));
+            events.extend(update.end.map(|end| (end, Event::EndUpdate(place))));
+        }
+        for (place, read) in reads {
+            events.push((read.begin, Event::BeginRead(place)));
+            events.push((read.end, Event::EndRead(place)));
+        }
+        events.sort_unstable();
+        for (_, event) in events {
+            match event {
+                Event::BeginUpdate(place) => self.open.push(place),
+                Event::BeginRead(place) => self.begin_read(place),
+                Event::EndUpdate(place) => self.end_update(place)?,
+                Event::EndRead(place) => self.end_read(place)?,
+            }
+            if self.states.len() > self.most_states {
+                return Err(Stop::TooMany);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_read(&mut self, place: usize) {
+        let read = self.history.reads[place];
+        let states = std::mem::take(&mut self.states).into_iter().map(|mut state| {
+            if !contains(&read, state.value) {
+                state.unread.push(place);
+            }
+            state
+        });
+        self.states = states.collect();
+    }
+
+    fn end_update(&mut self, place: usize) -> Result<(), Stop> {
+        let mut next = BTreeSet::new();
+        for state in &self.states {
+            if state.applied.contains(&place) {
+                next.insert(state.clone());
+                continue;
+            }
+            let direct = self.apply(state, place);
+            if state.unread.is_empty() {
+                next.insert(direct);
+                continue;
+            }
+            // Others may take effect before, if a read then finds a moment.
+            let unread = direct.unread.clone();
+            next.insert(direct);
+            let all = self.closure(state, |state| state.applied.contains(&place))?;
+            let helps = |state: &State| unread.iter().any(|read| !state.unread.contains(read));
+            next.extend(all.into_iter().filter(helps));
+        }
+        self.open.retain(|open| *open != place);
+        let finished = next.into_iter().map(|mut state| {
+            state.applied.retain(|applied| *applied != place);
+            state
+        });
+        self.states = finished.collect();
+        Ok(())
+    }
+
+    fn end_read(&mut self, place: usize) -> Result<(), Stop> {
+        let mut next = BTreeSet::new();
+        for state in &self.states {
+            next.extend(self.closure(state, |state| !state.unread.contains(&place))?);
+            if next.len() > self.most_states {
+                return Err(Stop::TooMany);
+            }
+        }
+        if next.is_empty() {
+            let operation = Operation::Read(self.history.reads[place]);
+            let values: BTreeSet<i128> = self.states.iter().map(|state| state.value).collect();
+            let values = values.into_iter().take(LISTED).collect();
+            return Err(Stop::Violation(Violation { operation, values }));
+        }
+        self.states = next;
+        Ok(())
+    }
+
+    /// Returns the first states on all ways on which updates take effect one after the other that
+    /// have reached a goal.
+    fn closure(&self, from: &State, goal: impl Fn(&State) -> bool) -> Result<Vec<State>, Stop> {
+        let (mut reached, mut seen) = (Vec::new(), BTreeSet::from([from.clone()]));
+        let mut waiting = vec![from.clone()];
+        while let Some(state) = waiting.pop() {
+            if goal(&state) {
+                reached.push(state);
+                continue;
+            }
+            for place in self.next_updates(&state) {
+                let next = self.apply(&state, place);
+                if seen.insert(next.clone()) {
+                    waiting.push(next);
+                }
+            }
+            if seen.len() > self.most_states {
+                return Err(Stop::TooMany);
+            }
+        }
+        Ok(reached)
+    }
+
+    /// Returns, for each amount, the update that ends first of those that may take effect.
+    fn next_updates(&self, state: &State) -> Vec<usize> {
+        let updates = &self.history.updates;
+        let end = |place: usize| (updates[place].end.unwrap_or(u64::MAX), place);
+        let mut next: Vec<usize> = Vec::new();
+        for place in self.open.iter().copied().filter(|place| !state.applied.contains(place)) {
+            match next.iter_mut().find(|other| updates[**other].amount == updates[place].amount) {
+                Some(other) if end(place) < end(*other) => *other = place,
+                Some(_) => {}
+                None => next.push(place),
+            }
+        }
+        next
+    }
+
+    fn apply(&self, state: &State, place: usize) -> State {
+        let value = state.value.saturating_add(self.history.updates[place].amount);
+        let mut applied = state.applied.clone();
+        let at = applied.partition_point(|other| *other < place);
+        applied.insert(at, place);
+        let unread = state.unread.iter().copied();
+        let unread = unread.filter(|read| !contains(&self.history.reads[*read], value));
+        State { applied, unread: unread.collect(), value }
+    }
+}
+
+fn contains(read: &Read, value: i128) -> bool {
+    (read.least..=read.greatest).contains(&value)
+}
+
+/// Compares a read with the least and the greatest value of each moment in which it may have taken
+/// effect.
+fn compare(history: &History, read: &Read) -> Result<(), Violation> {
+    let updates = || history.updates.iter();
+    let times = updates().flat_map(|update| [Some(update.begin), update.end]).flatten();
+    let moments = times.chain([read.begin]).filter(|at| (read.begin..=read.end).contains(at));
+    let mut values = Vec::new();
+    for at in moments {
+        let (mut least, mut greatest) = (history.start, history.start);
+        for update in updates().filter(|update| update.begin <= at) {
+            let certain = update.end.is_some_and(|end| end < at);
+            let (low, high) = match certain {
+                true => (update.amount, update.amount),
+                false => (update.amount.min(0), update.amount.max(0)),
+            };
+            least = least.saturating_add(low);
+            greatest = greatest.saturating_add(high);
+        }
+        if least <= read.greatest && greatest >= read.least {
+            return Ok(());
+        }
+        values.extend([least, greatest]);
+    }
+    values.truncate(LISTED);
+    Err(Violation { operation: Operation::Read(*read), values })
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "no order explains {:?}; just before, the value was one of {:?}",
+            self.operation, self.values
+        )
+    }
+}

@@ -1,0 +1,215 @@
+//! Commands, their replies, and questions to the host.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use solera_machine::{GuardAnswer, GuardQuestion, PartitionId, codec};
+use solera_time::SiteId;
+
+use crate::agreed::{Change, Key};
+use crate::numbers::{Epoch, Nonce, Position, Version};
+
+/// An entry of a site's stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Entry {
+    /// An update of the key by this amount.
+    Update(i64),
+    /// The site has stopped under this epoch of the key and all earlier ones.
+    Ended(Epoch),
+}
+
+/// An entry with its place. Entries of one transaction have the same position.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// Position in the stream.
+    pub position: Position,
+    /// The key.
+    pub key: Key,
+    /// The entry.
+    pub entry: Entry,
+}
+
+/// Identifies tokens that a transaction has taken. The transaction lists it as a claim of its
+/// guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TakeId(pub Nonce);
+
+/// A command of a client or of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// From the host: the site has more of a stream. The host reports the updates of a transaction
+    /// of its own site before it reports the end of the transaction to the guard. Entries that the
+    /// machine has already have no effect.
+    Stream {
+        /// The partition.
+        partition: PartitionId,
+        /// The site whose stream it is.
+        origin: SiteId,
+        /// The entries follow this position; between them and it are no others.
+        after: Position,
+        /// The entries in order.
+        entries: Vec<Placed>,
+        /// The site now has everything up to this position.
+        upto: Position,
+    },
+    /// From the host: the next version of the record. A version that the machine has already has no
+    /// effect.
+    Changed {
+        /// The partition.
+        partition: PartitionId,
+        /// The version before it.
+        previous: Version,
+        /// The version.
+        version: Version,
+        /// The change that leads to it.
+        change: Change,
+    },
+    /// From the host: the members have agreed to remove a site, and what remains of its stream.
+    /// The host repeats it after a restart, until [`Agreed::removed`](crate::Agreed::removed)
+    /// contains the site.
+    Remove {
+        /// The partition.
+        partition: PartitionId,
+        /// The site.
+        site: SiteId,
+        /// The last position that remains.
+        upto: Position,
+    },
+    /// Take tokens for an update by `amount`.
+    Take {
+        /// The counter.
+        key: Key,
+        /// The amount, negative for a decrement.
+        amount: i64,
+        /// Time after which the request fails.
+        within: Duration,
+    },
+    /// Give back tokens that no transaction uses.
+    GiveBack {
+        /// The counter.
+        key: Key,
+        /// The tokens.
+        take: TakeId,
+    },
+    /// Read an interval that contains the value.
+    Interval {
+        /// The counter.
+        key: Key,
+        /// Time after which the request fails.
+        within: Duration,
+    },
+    /// A question of another protocol of the worker, about a transaction with tokens.
+    Guard(GuardQuestion),
+}
+
+/// Reason why a request fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cannot {
+    /// The key has no error bound.
+    NoPolicy,
+    /// The amount is 0.
+    Nothing,
+    /// The value of the counter permits no more than `most` tokens to a site.
+    TooMany {
+        /// The number of tokens.
+        most: u64,
+    },
+    /// All tokens of the site are in use, or the site could not get some in time.
+    NoTokens,
+    /// The value may be too near the least value on which the sites have agreed.
+    AtFloor,
+    /// This site may not answer alone.
+    NotReader {
+        /// Sites that may.
+        readers: Vec<SiteId>,
+    },
+    /// This site may answer alone, and has not received yet what its sponsor had.
+    Behind,
+    /// The site's right to answer was not renewed in time, because it is cut off.
+    NoLease,
+    /// The interval would be wider than the tolerance.
+    TooWide {
+        /// Least value.
+        least: i64,
+        /// Greatest value.
+        greatest: i64,
+    },
+}
+
+/// The reply to a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// To [`Command::Stream`]: how much of the stream the machine has.
+    Position(Position),
+    /// To [`Command::Changed`]: the version that the machine has.
+    Version(Version),
+    /// To [`Command::Remove`].
+    Removing,
+    /// To [`Command::Take`]: the claim for the transaction's guard.
+    Taken(TakeId),
+    /// To [`Command::GiveBack`]: whether the tokens were taken still.
+    GivenBack(bool),
+    /// To [`Command::Interval`]. Bounds beyond 64 bits are cut.
+    Interval {
+        /// Least value.
+        least: i64,
+        /// Greatest value.
+        greatest: i64,
+    },
+    /// To [`Command::Take`] and [`Command::Interval`]: why the request fails.
+    Cannot(Cannot),
+    /// To [`Command::Guard`].
+    Guard(GuardAnswer),
+}
+
+/// A question to the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Change the record by a strong transaction. It must conflict if an item that it
+    /// [reads](Change::reads) was changed after `read`. The new version arrives as
+    /// [`Command::Changed`].
+    Change {
+        /// The partition.
+        partition: PartitionId,
+        /// Version from which the change was derived.
+        read: Version,
+        /// The change.
+        change: Change,
+    },
+    /// Write [`Entry::Ended`] into the site's stream, after all that is in it. It arrives as
+    /// [`Command::Stream`].
+    End {
+        /// The partition.
+        partition: PartitionId,
+        /// The key.
+        key: Key,
+        /// The epoch.
+        epoch: Epoch,
+    },
+}
+
+/// The answer to a [`Question`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The change is committed.
+    Committed(Version),
+    /// The change conflicts. An item that it reads has changed by this version.
+    Conflict(Version),
+    /// The change may be committed or not, now or later.
+    Unknown,
+    /// To [`Question::End`]: the entry is in the stream.
+    Ended,
+}
+
+impl TakeId {
+    /// Encodes the claim.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        codec::append(self, &mut bytes);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<TakeId> {
+        codec::take(bytes).filter(|(_, rest)| rest.is_empty()).map(|(take, _)| take)
+    }
+}

@@ -1,0 +1,164 @@
+//! State of a key at a site, besides its record.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use solera_machine::RequestId;
+use solera_time::{Monotonic, SiteId};
+
+use crate::command::{Cannot, TakeId};
+use crate::numbers::{Epoch, Position, Term, Tokens, Version};
+
+/// Tokens that a transaction has taken, and that its guard has not promised yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Take {
+    pub(crate) epoch: Epoch,
+    pub(crate) tokens: Tokens,
+    /// Term of the site's right when it was taken. Decrements depend on it.
+    pub(crate) term: Option<Term>,
+    /// The tokens are taken back at this time.
+    pub(crate) until: Monotonic,
+}
+
+/// A request for tokens that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitingTake {
+    pub(crate) request: RequestId,
+    pub(crate) tokens: Tokens,
+    pub(crate) until: Monotonic,
+}
+
+/// A read that waits, with the last reason.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitingRead {
+    pub(crate) request: RequestId,
+    pub(crate) until: Monotonic,
+    pub(crate) reason: Option<Cannot>,
+}
+
+/// State of a key. What is durable comes first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counter {
+    /// Sum of the updates that the site has, of all sites.
+    pub(crate) value: i128,
+    /// Last end of each holder that the site has seen: the epoch and the position of the entry.
+    pub(crate) ended: BTreeMap<SiteId, (Epoch, Position)>,
+    /// Updates of this site that a reader may lack.
+    pub(crate) unseen: VecDeque<(Position, Tokens)>,
+    /// Epoch under which, and under earlier ones, the site gives no promises.
+    pub(crate) stopped: Epoch,
+    /// Floors that decrements respect, each with the version from which on it is in the record.
+    pub(crate) floors: Vec<(Version, Option<i64>)>,
+    /// Tokens of open promises, by epoch. The machine has the promises.
+    pub(crate) promised: BTreeMap<Epoch, Tokens>,
+
+    taken: BTreeMap<TakeId, Take>,
+    taken_tokens: Tokens,
+    pub(crate) takes: VecDeque<WaitingTake>,
+    pub(crate) reads: Vec<WaitingRead>,
+    /// When the site last used a token. `None` until the first timer after a restart.
+    pub(crate) used: Option<Monotonic>,
+    /// Whether an answer to a question about the key's record, or to one about an end, is awaited.
+    pub(crate) asking: bool,
+    pub(crate) ending: bool,
+    /// The copy must reach this version before the next change of the key's record: an earlier one
+    /// would conflict.
+    pub(crate) wait_for: Version,
+    /// When the site may next ask others to report or to end.
+    pub(crate) next_need: Option<Monotonic>,
+    /// Whether another site needs tokens while this one may have more than its share.
+    pub(crate) shrinks: bool,
+    /// Version with the proposal of a higher floor, and what the site had when it found the value
+    /// not to be below it.
+    pub(crate) raise_basis: Option<(Version, Vec<Position>)>,
+    /// Whether all tokens that the site could get for the head of `takes` do not fit.
+    pub(crate) wants_room: bool,
+}
+
+impl Counter {
+    /// Returns the tokens that transactions of the site hold. Each may lead to an update.
+    pub(crate) fn in_hand(&self) -> Tokens {
+        self.taken_tokens.plus(self.promised_tokens())
+    }
+
+    pub(crate) fn promised_tokens(&self) -> Tokens {
+        self.promised.values().fold(Tokens::default(), |sum, tokens| sum.plus(*tokens))
+    }
+
+    pub(crate) fn unseen_tokens(&self) -> Tokens {
+        self.unseen.iter().fold(Tokens::default(), |sum, (_, tokens)| sum.plus(*tokens))
+    }
+
+    pub(crate) fn waiting_tokens(&self) -> Tokens {
+        self.takes.iter().fold(Tokens::default(), |sum, take| sum.plus(take.tokens))
+    }
+
+    /// Forgets the updates that all readers have seen.
+    pub(crate) fn recycle(&mut self, seen: Position) {
+        while self.unseen.front().is_some_and(|(position, _)| *position <= seen) {
+            self.unseen.pop_front();
+        }
+    }
+
+    pub(crate) fn take(&mut self, id: TakeId, take: Take) {
+        self.taken_tokens = self.taken_tokens.plus(take.tokens);
+        self.taken.insert(id, take);
+    }
+
+    pub(crate) fn taken(&self, id: TakeId) -> Option<&Take> {
+        self.taken.get(&id)
+    }
+
+    pub(crate) fn give_back(&mut self, id: TakeId) -> Option<Take> {
+        let take = self.taken.remove(&id)?;
+        self.taken_tokens = self.taken_tokens.minus(take.tokens);
+        Some(take)
+    }
+
+    /// Takes back all tokens whose time is over.
+    pub(crate) fn take_back(&mut self, now: Monotonic) {
+        let over = self.taken.iter().filter(|(_, take)| take.until <= now);
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.give_back(id);
+        }
+    }
+
+    /// Returns whether transactions hold tokens of this epoch or an earlier one that no guard has
+    /// promised.
+    pub(crate) fn holds_takes(&self, epoch: Epoch) -> bool {
+        self.taken.values().any(|take| take.epoch <= epoch)
+    }
+
+    /// Returns whether a promise is open under this epoch or an earlier one.
+    pub(crate) fn has_promised(&self, epoch: Epoch) -> bool {
+        self.promised.range(..=epoch).next().is_some()
+    }
+
+    pub(crate) fn promise(&mut self, epoch: Epoch, tokens: Tokens) {
+        let of_epoch = self.promised.entry(epoch).or_default();
+        *of_epoch = of_epoch.plus(tokens);
+    }
+
+    pub(crate) fn end_promise(&mut self, epoch: Epoch, tokens: Tokens) {
+        if let Some(of_epoch) = self.promised.get_mut(&epoch) {
+            *of_epoch = of_epoch.minus(tokens);
+            if of_epoch.is_none() {
+                self.promised.remove(&epoch);
+            }
+        }
+    }
+
+    pub(crate) fn last_end(&self, site: SiteId) -> Epoch {
+        self.ended.get(&site).map_or(Epoch(0), |(epoch, _)| *epoch)
+    }
+
+    /// Returns whether the site or a client waits for something about the key.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.takes.is_empty()
+            && self.reads.is_empty()
+            && self.taken.is_empty()
+            && self.promised.is_empty()
+            && self.unseen.is_empty()
+            && !self.asking
+            && !self.ending
+    }
+}

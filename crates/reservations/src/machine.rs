@@ -1,0 +1,314 @@
+//! The machine of a worker: dispatch to partitions, the guard's promises, time, checkpoints.
+
+mod checkpoint;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+
+use solera_machine::{
+    Address, AskId, GuardAnswer, GuardQuestion, Guarded, Machine, Now, PartitionId, PromiseId,
+    Refusal, RequestId, Verdict,
+};
+use solera_time::Monotonic;
+
+pub use self::checkpoint::Checkpoint;
+use self::checkpoint::next_part;
+use crate::agreed::{Agreed, Key};
+use crate::command::{Answer, Command, Response, TakeId};
+use crate::config::{Config, Rule};
+use crate::message::{Event, Input, Message, Output};
+use crate::numbers::{Position, Version};
+use crate::outbox::{Outbox, Step, Subject};
+use crate::partition::Partition;
+use crate::protocol::PROTOCOL;
+use crate::record::{Held, Part, Record};
+
+/// The machine of one worker.
+///
+/// # Contract on time
+/// The host reads the clock *after* it has received the input, and calls the machine with this
+/// reading. Between the reading and the call, no other input changes the machine's state, except
+/// inputs that the host had received before the reading as well. The host may sleep at any moment,
+/// also between the reading and the call.
+///
+/// Answers then need no deadlines. An answer holds at the moment of the reading: the request had
+/// arrived, the lease lasted, and the machine had the state from which it computes the answer. That
+/// the answer leaves later makes no difference, because the moment lies between the beginning of
+/// the request and its answer.
+#[derive(Debug)]
+pub struct Reservations {
+    pub(crate) config: Config,
+    pub(crate) partitions: BTreeMap<PartitionId, Partition>,
+    pub(crate) promises: BTreeMap<PromiseId, Vec<Held>>,
+    out: Outbox,
+    next_tick: Option<Monotonic>,
+    /// Whether a reader counts its lease anew at the first input. Used without `LeaseIsVolatile`
+    /// alone.
+    pub(crate) recovered: bool,
+}
+
+impl Reservations {
+    /// Creates the machine of a worker that has nothing yet. All sites are readers.
+    pub fn new(config: Config) -> Reservations {
+        let mut worker = Reservations::empty(config);
+        worker.start();
+        worker
+    }
+
+    /// Creates a machine whose process has not started.
+    pub(crate) fn empty(config: Config) -> Reservations {
+        let own = config.topology.owned_by(config.address);
+        let partitions = own.map(|id| (id, Partition::new(id, &config))).collect();
+        Reservations {
+            partitions,
+            config,
+            promises: BTreeMap::new(),
+            out: Outbox::default(),
+            next_tick: None,
+            recovered: false,
+        }
+    }
+
+    /// Starts the process.
+    pub(crate) fn start(&mut self) {
+        let incarnation = self.config.incarnation;
+        self.step(Monotonic(0)).1.record(&Record::Started(incarnation));
+    }
+
+    /// Returns how much of all streams of a partition the machine has, by site.
+    pub fn known(&self, partition: PartitionId) -> Option<&[Position]> {
+        self.partitions.get(&partition).map(|partition| partition.known.as_slice())
+    }
+
+    /// Returns the version of the machine's copy of a partition's record.
+    pub fn version(&self, partition: PartitionId) -> Option<Version> {
+        self.partitions.get(&partition).map(|partition| partition.agreed.version)
+    }
+
+    /// Returns whether the site may answer intervals of a partition while its lease lasts (R3).
+    pub fn is_ready(&self, partition: PartitionId) -> bool {
+        let partition = self.partitions.get(&partition);
+        partition.is_some_and(|partition| partition.ready(&self.config).is_ok())
+    }
+
+    /// Returns the machine's copy of the record of a partition.
+    pub fn agreed(&self, partition: PartitionId) -> Option<&Agreed> {
+        self.partitions.get(&partition).map(|partition| &partition.agreed)
+    }
+
+    /// Returns the open promises.
+    pub fn promises(&self) -> impl Iterator<Item = PromiseId> + '_ {
+        self.promises.keys().copied()
+    }
+
+    fn step(&mut self, now: Monotonic) -> (&mut BTreeMap<PartitionId, Partition>, Step<'_>) {
+        let step = Step { config: &self.config, now, out: &mut self.out };
+        (&mut self.partitions, step)
+    }
+
+    fn on_command(&mut self, now: Monotonic, request: RequestId, command: Command) {
+        if let Command::Guard(question) = command {
+            return self.on_guard(now, request, question);
+        }
+        let id = match &command {
+            Command::Stream { partition, .. }
+            | Command::Changed { partition, .. }
+            | Command::Remove { partition, .. } => *partition,
+            Command::Take { key, .. }
+            | Command::GiveBack { key, .. }
+            | Command::Interval { key, .. } => self.config.partition_of(key),
+            Command::Guard(_) => return,
+        };
+        let (partitions, mut step) = self.step(now);
+        let Some(partition) = partitions.get_mut(&id) else { return };
+        let step = &mut step;
+        match command {
+            Command::Stream { origin, after, entries, upto, .. } => {
+                let position = partition.on_stream(step, origin, after, entries, upto);
+                step.reply(request, Response::Position(position));
+            }
+            Command::Changed { previous, version, change, .. } => {
+                let version = partition.on_changed(step, previous, version, change);
+                step.reply(request, Response::Version(version));
+            }
+            Command::Remove { site, upto, .. } => {
+                partition.remove(site, upto);
+                step.reply(request, Response::Removing);
+            }
+            Command::Take { key, amount, within } => {
+                partition.on_take(step, request, (&key, amount), within);
+            }
+            Command::GiveBack { key, take } => {
+                let given = partition.on_give_back(step, &key, take);
+                step.reply(request, Response::GivenBack(given));
+            }
+            Command::Interval { key, within } => {
+                partition.on_interval(step, request, &key, within);
+            }
+            Command::Guard(_) => {}
+        }
+    }
+
+    // The guard.
+
+    fn on_guard(&mut self, now: Monotonic, request: RequestId, question: GuardQuestion) {
+        let answer = match question {
+            GuardQuestion::Promise { id, guards } => {
+                GuardAnswer::Verdict(match self.promise(now, id, &guards) {
+                    Ok(()) => Verdict::Promised,
+                    Err(refusal) => Verdict::Refused(refusal),
+                })
+            }
+            GuardQuestion::End { id, .. } => {
+                self.end(now, id);
+                GuardAnswer::Ended
+            }
+        };
+        self.step(now).1.reply(request, Response::Guard(answer));
+    }
+
+    /// Promises that a transaction may use its tokens (H6).
+    fn promise(&mut self, now: Monotonic, id: PromiseId, guards: &Guarded) -> Result<(), Refusal> {
+        if self.promises.contains_key(&id) {
+            return Ok(());
+        }
+        let refusal = |key: &Key, reason: &str| Refusal {
+            key: key.clone(),
+            protocol: PROTOCOL.number,
+            reason: reason.to_owned(),
+        };
+        let mut claims: BTreeSet<TakeId> = BTreeSet::new();
+        let mut held: Vec<(TakeId, Held)> = Vec::new();
+        for guard in guards.iter() {
+            let Some(take) = TakeId::decode(&guard.claim) else {
+                return Err(refusal(&guard.key, "the claim cannot be read"));
+            };
+            if !claims.insert(take) {
+                return Err(refusal(&guard.key, "two guards claim the same tokens"));
+            }
+            let partition = self.config.partition_of(&guard.key);
+            let (partitions, mut step) = self.step(now);
+            let Some(partition) = partitions.get_mut(&partition) else {
+                return Err(refusal(&guard.key, "another worker owns the key"));
+            };
+            let judged = partition.judge(&mut step, &guard.key, take);
+            held.push((take, judged.map_err(|why| refusal(&guard.key, why.reason()))?));
+        }
+        let (partitions, mut step) = self.step(now);
+        for (take, held) in &held {
+            if let Some(partition) = partitions.get_mut(&held.partition) {
+                partition.promise(&mut step, *take, held);
+            }
+        }
+        let held: Vec<Held> = held.into_iter().map(|(_, held)| held).collect();
+        if step.config.has(Rule::DurablePromises) {
+            step.record(&Record::Promised(id, held.clone()));
+        }
+        self.promises.insert(id, held);
+        Ok(())
+    }
+
+    fn end(&mut self, now: Monotonic, id: PromiseId) {
+        let Some(held) = self.promises.remove(&id) else { return };
+        let (partitions, mut step) = self.step(now);
+        step.record(&Record::Ended(id));
+        for held in held {
+            if let Some(partition) = partitions.get_mut(&held.partition) {
+                partition.end_promise(&mut step, &held);
+            }
+        }
+    }
+
+    fn on_message(&mut self, now: Monotonic, from: Address, message: Message) {
+        let (partitions, mut step) = self.step(now);
+        if let Some(partition) = partitions.get_mut(&message.partition) {
+            partition.on_message(&mut step, from.site, message.body);
+        }
+    }
+
+    fn on_answer(&mut self, ask: AskId, answer: &Answer) {
+        let Some((partition, subject)) = self.out.close(ask) else { return };
+        let Some(partition) = self.partitions.get_mut(&partition) else { return };
+        let version = match answer {
+            Answer::Committed(version) | Answer::Conflict(version) => Some(*version),
+            Answer::Unknown | Answer::Ended => None,
+        };
+        match &subject {
+            Subject::Right | Subject::Exclusion => partition.right_answered(&subject, version),
+            Subject::Key(key) => partition.key_answered(key, version),
+            Subject::End(key) => partition.end_answered(key),
+        }
+    }
+
+    /// Begins the leases that recovered readers would have if a restart did not end them.
+    fn begin(&mut self, now: Monotonic) {
+        if std::mem::take(&mut self.recovered) && !self.config.has(Rule::LeaseIsVolatile) {
+            let (partitions, step) = self.step(now);
+            for partition in partitions.values_mut() {
+                partition.count_lease_anew(&step);
+            }
+        }
+    }
+}
+
+impl Machine for Reservations {
+    type Message = Message;
+    type Command = Command;
+    type Response = Response;
+    type Event = Event;
+    type Job = Infallible;
+    type Question = crate::command::Question;
+    type Answer = Answer;
+    type Part = Part;
+    type Checkpoint = Checkpoint;
+
+    fn handle(&mut self, now: Now, input: Input) {
+        let now = now.monotonic;
+        self.begin(now);
+        match input {
+            Input::Message { from, message, .. } => self.on_message(now, from, message),
+            Input::Client { request, command } => self.on_command(now, request, command),
+            Input::Cancel { request } => {
+                for partition in self.partitions.values_mut() {
+                    partition.on_cancel(request);
+                }
+            }
+            Input::Answered { ask, answer } => self.on_answer(ask, &answer),
+            Input::Done { result, .. } => match result {},
+        }
+    }
+
+    fn on_deadline(&mut self, now: Now) {
+        let now = now.monotonic;
+        self.begin(now);
+        if self.next_tick.is_some_and(|at| at > now) {
+            return;
+        }
+        self.next_tick = Some(now.after(self.config.timing.tick));
+        let (partitions, mut step) = self.step(now);
+        for partition in partitions.values_mut() {
+            partition.on_tick(&mut step);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.out.pop()
+    }
+
+    fn next_deadline(&self) -> Option<Monotonic> {
+        Some(self.next_tick.unwrap_or(Monotonic(0)))
+    }
+
+    fn next_part(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
+        assert!(self.out.is_empty(), "outputs must be polled before a part of a checkpoint");
+        next_part(self, checkpoint, keys)
+    }
+
+    fn is_complete(checkpoint: &Checkpoint) -> bool {
+        checkpoint.is_complete()
+    }
+
+    fn encode_part(part: &Part, bytes: &mut Vec<u8>) {
+        part.encode(bytes);
+    }
+}

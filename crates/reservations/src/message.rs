@@ -1,0 +1,116 @@
+//! Messages between the workers of a partition, and their encoding.
+
+use std::convert::Infallible;
+
+use serde::{Deserialize, Serialize};
+use solera_machine::{Address, OfProtocol, PartitionId, Protocol, RarePath, Topology};
+
+use crate::agreed::Key;
+use crate::command::{Answer, Command, Question, Response};
+use crate::numbers::{Position, Term, Version};
+use crate::protocol::PROTOCOL;
+
+/// Input of a [`Reservations`](crate::Reservations).
+pub type Input = solera_machine::Input<Message, Command, Infallible, Answer>;
+/// Output of a [`Reservations`](crate::Reservations).
+pub type Output = solera_machine::Output<Message, Response, Event, Infallible, Question>;
+
+/// Events for checks and statistics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A rare path was taken.
+    Rare(RarePath),
+    /// A read waits because its interval is too wide.
+    TooWide {
+        /// The key.
+        key: Key,
+        /// Whether the floor permits as many tokens as a key may always have, so that no interval
+        /// should be too wide.
+        unexpected: bool,
+    },
+}
+
+/// Reason why a site needs a message of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Need {
+    /// Its tokens are used by updates that others have not reported, or a version is not confirmed.
+    Reports,
+    /// The interval of the key is too wide.
+    Narrow,
+    /// The tokens that it needs do not fit beside those of others.
+    Room,
+}
+
+/// Content of a message. Each states facts that stay true, so that a late or repeated one is
+/// harmless.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Body {
+    /// What the sender has.
+    Report {
+        /// Version of its copy of the record.
+        version: Version,
+        /// Prefixes of all streams.
+        seen: Vec<Position>,
+        /// Version that has closed the partition, and the length of the sender's stream, if it has
+        /// no open epoch since then (S7).
+        ended: Option<(Version, Position)>,
+    },
+    /// The sender waits for something that the receiver can send or end.
+    Ask {
+        /// The key.
+        key: Key,
+        /// The reason.
+        need: Need,
+    },
+    /// The sender has no right, and asks for an offer.
+    OfferRequest,
+    /// The receiver may be admitted with what the sender has seen.
+    Offer {
+        /// Term of the sender's right.
+        term: Term,
+        /// Its number of renewals.
+        renewals: u64,
+        /// The prefixes.
+        seen: Vec<Position>,
+    },
+}
+
+/// A message between workers of the same partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The content.
+    pub body: Body,
+}
+
+impl Message {
+    /// Returns the name of the message, by which cost tables list steps.
+    pub fn name(&self) -> &'static str {
+        match self.body {
+            Body::Report { .. } => "reservations report",
+            Body::Ask { .. } => "reservations ask",
+            Body::OfferRequest => "reservations offer request",
+            Body::Offer { .. } => "reservations offer",
+        }
+    }
+}
+
+impl OfProtocol for Message {
+    const PROTOCOL: Protocol = PROTOCOL;
+    type Shape = Topology;
+
+    fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
+        let fits = match &self.body {
+            Body::Report { seen, .. } | Body::Offer { seen, .. } => seen.len() <= topology.sites(),
+            Body::Ask { key, .. } => PartitionId::of(key, topology.partitions) == self.partition,
+            Body::OfferRequest => true,
+        };
+        fits && from.site != to.site
+            && self.partition.0 < topology.partitions
+            && topology.has(from)
+            && topology.has(to)
+            && topology.owner(from.site, self.partition) == from
+            && topology.owner(to.site, self.partition) == to
+    }
+}

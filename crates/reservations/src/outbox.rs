@@ -1,0 +1,100 @@
+//! Outputs of the machine, and its open questions.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use solera_machine::{AskId, PartitionId, RarePath, Records, RequestId};
+use solera_time::{Monotonic, SiteId};
+
+use crate::agreed::Key;
+use crate::command::{Cannot, Question, Response};
+use crate::config::Config;
+use crate::message::{Body, Event, Message, Output};
+use crate::numbers::Nonce;
+use crate::record::Record;
+
+/// Subject of an open question. There is at most one question for each.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
+    /// A renewal, or the site's own admission.
+    Right,
+    /// The exclusion of another site.
+    Exclusion,
+    /// The record of a key.
+    Key(Key),
+    /// The end of an epoch of a key.
+    End(Key),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    outputs: VecDeque<Output>,
+    open: BTreeMap<AskId, (PartitionId, Subject)>,
+    /// Number of questions and nonces so far.
+    numbers: u64,
+}
+
+/// A step of the machine: its time, configuration and outputs.
+pub(crate) struct Step<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) now: Monotonic,
+    pub(crate) out: &'a mut Outbox,
+}
+
+impl Outbox {
+    pub(crate) fn pop(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.outputs.is_empty()
+    }
+
+    /// Closes a question. Returns its subject; `None` if it is not open.
+    pub(crate) fn close(&mut self, ask: AskId) -> Option<(PartitionId, Subject)> {
+        self.open.remove(&ask)
+    }
+}
+
+impl Step<'_> {
+    pub(crate) fn record(&mut self, record: &Record) {
+        if self.config.journal {
+            let mut records = Records::default();
+            records.push_with(|bytes| record.encode(bytes));
+            self.out.outputs.push_back(Output::Records(records));
+        }
+    }
+
+    pub(crate) fn send(&mut self, partition: PartitionId, to: SiteId, body: Body) {
+        let to = self.config.topology.owner(to, partition);
+        let message = Message { partition, body };
+        self.out.outputs.push_back(Output::Send { to, message });
+    }
+
+    pub(crate) fn reply(&mut self, request: RequestId, response: Response) {
+        self.out.outputs.push_back(Output::Reply { request, response, last: true });
+    }
+
+    pub(crate) fn refuse(&mut self, request: RequestId, reason: Cannot) {
+        self.reply(request, Response::Cannot(reason));
+    }
+
+    pub(crate) fn trace(&mut self, event: Event) {
+        self.out.outputs.push_back(Output::Trace(event));
+    }
+
+    pub(crate) fn rare(&mut self, path: RarePath) {
+        self.trace(Event::Rare(path));
+    }
+
+    pub(crate) fn ask(&mut self, partition: PartitionId, subject: Subject, question: Question) {
+        self.out.numbers += 1;
+        let ask = AskId(self.out.numbers);
+        self.out.open.insert(ask, (partition, subject));
+        self.out.outputs.push_back(Output::Ask { ask, question });
+    }
+
+    pub(crate) fn nonce(&mut self) -> Nonce {
+        self.out.numbers += 1;
+        Nonce { process: self.config.incarnation, number: self.out.numbers }
+    }
+}

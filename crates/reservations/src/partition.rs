@@ -1,0 +1,296 @@
+//! A partition at a site: what the site has, and the rules by which it reads and takes tokens. The
+//! letters of rules are those of `docs/models/reservations`.
+
+mod closing;
+mod grants;
+mod inputs;
+mod parts;
+mod requests;
+mod right;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use solera_machine::PartitionId;
+use solera_time::{Monotonic, SiteId};
+
+use self::right::Right;
+use crate::agreed::{Agreed, Grant, Key, KeyRecord, Reader};
+use crate::command::Cannot;
+use crate::config::{Config, Rule};
+use crate::counter::Counter;
+use crate::numbers::{Epoch, Kind, Position, Term, Tokens, Version};
+use crate::record::{Pin, Sponsored};
+
+/// What another site has reported.
+#[derive(Clone, Debug)]
+pub(crate) struct Heard {
+    version: Version,
+    seen: Vec<Position>,
+    /// See [`Body::Report`](crate::message::Body::Report).
+    ended: Option<(Version, Position)>,
+}
+
+/// The state of a partition.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    id: PartitionId,
+    me: SiteId,
+    /// The site's copy of the record.
+    pub(crate) agreed: Agreed,
+    /// Prefixes of all streams that the site has.
+    pub(crate) known: Vec<Position>,
+    pub(crate) pin: Option<Pin>,
+    pub(crate) sponsored: Vec<Sponsored>,
+    pub(crate) counters: BTreeMap<Key, Counter>,
+    /// Reports of the other sites, by site.
+    heard: Vec<Heard>,
+    right: Right,
+    /// Keys for which the timer may have something to do.
+    busy: BTreeSet<Key>,
+    next_report: Option<Monotonic>,
+}
+
+impl Partition {
+    pub(crate) fn new(id: PartitionId, config: &Config) -> Partition {
+        let sites = config.sites();
+        let heard = Heard { version: Version(0), seen: vec![Position(0); sites], ended: None };
+        Partition {
+            id,
+            me: config.me(),
+            agreed: Agreed::new(sites, config.founders),
+            known: vec![Position(0); sites],
+            pin: None,
+            sponsored: Vec::new(),
+            counters: BTreeMap::new(),
+            heard: vec![heard; sites],
+            right: Right::new(sites),
+            busy: BTreeSet::new(),
+            next_report: None,
+        }
+    }
+
+    /// Restores a stop of an epoch.
+    pub(crate) fn restore_stop(&mut self, key: &Key, epoch: Epoch) {
+        let counter = self.counter(key);
+        counter.stopped = epoch.max(counter.stopped);
+    }
+
+    /// Looks after all keys with grants of the site from now on.
+    pub(crate) fn after_recovery(&mut self) {
+        let mine = |record: &KeyRecord| record.grants.iter().any(|grant| grant.site == self.me);
+        let granted = self.agreed.keys.iter().filter(|(_, record)| mine(record));
+        let waits = self.counters.iter().filter(|(_, counter)| !counter.is_quiet());
+        self.busy = granted.map(|(key, _)| key).chain(waits.map(|(key, _)| key)).cloned().collect();
+    }
+
+    /// Returns the sites other than this one, without those that were removed.
+    fn others(&self) -> impl Iterator<Item = SiteId> + '_ {
+        let is_other = |site: &SiteId| *site != self.me && self.agreed.remains(*site).is_none();
+        SiteId::all(self.known.len()).filter(is_other)
+    }
+
+    fn record(&self, key: &[u8]) -> Option<&KeyRecord> {
+        self.agreed.keys.get(key)
+    }
+
+    fn floor(&self, key: &[u8]) -> Option<i64> {
+        self.record(key).and_then(|record| record.floor)
+    }
+
+    fn counter(&mut self, key: &[u8]) -> &mut Counter {
+        if !self.counters.contains_key(key) {
+            self.counters.insert(key.to_vec(), Counter::default());
+        }
+        self.counters.get_mut(key).expect("it was inserted")
+    }
+
+    // Readers.
+
+    /// Returns how many tokens of a holder the site counts as used by updates that it lacks (R1).
+    fn counted(&self, config: &Config, key: &[u8], holder: SiteId) -> Tokens {
+        let has_rest = |upto: Position| self.known[holder.index()] >= upto;
+        let is_over = |upto| has_rest(upto) || !config.has(Rule::CountUntilCut);
+        if self.agreed.remains(holder).is_some_and(is_over) {
+            return Tokens::default();
+        }
+        let Some(record) = self.record(key) else { return Tokens::default() };
+        let ended = self.counters.get(key).map_or(Epoch(0), |counter| counter.last_end(holder));
+        let open = record.grants.iter().filter(|it| it.site == holder && it.epoch > ended);
+        open.fold(Tokens::default(), |most, grant| most.most(grant.tokens))
+    }
+
+    fn counted_of_others(&self, config: &Config, key: &[u8], kind: Kind) -> i128 {
+        let others = SiteId::all(self.known.len()).filter(|site| *site != self.me);
+        others.map(|site| i128::from(self.counted(config, key, site).get(kind))).sum()
+    }
+
+    fn value(&self, key: &[u8]) -> i128 {
+        self.counters.get(key).map_or(0, |counter| counter.value)
+    }
+
+    /// Returns the least and the greatest value that the counter may have (R2).
+    pub(crate) fn interval(&self, config: &Config, key: &[u8]) -> (i128, i128) {
+        let value = self.value(key);
+        let own = self.counters.get(key).map_or(Tokens::default(), Counter::promised_tokens);
+        let own = if config.has(Rule::CountPromises) { own } else { Tokens::default() };
+        let of = |kind| self.counted_of_others(config, key, kind) + i128::from(own.get(kind));
+        let least = value - of(Kind::Decrement);
+        let least = self.floor(key).map_or(least, |floor| least.max(floor.into()));
+        (least, value + of(Kind::Increment))
+    }
+
+    /// Returns the site's right, if it has seen what it needs (R3).
+    pub(crate) fn ready(&self, config: &Config) -> Result<&Reader, Cannot> {
+        let Some(reader) = self.agreed.reader(self.me) else {
+            return Err(Cannot::NotReader { readers: self.agreed.reader_sites().collect() });
+        };
+        if self.has_seen(&reader.since) || !config.has(Rule::SeeSponsorsVector) {
+            Ok(reader)
+        } else {
+            Err(Cannot::Behind)
+        }
+    }
+
+    /// Returns whether the site has these prefixes, as far as they remain.
+    fn has_seen(&self, since: &[Position]) -> bool {
+        SiteId::all(self.known.len()).zip(since).all(|(site, since)| {
+            let remains = self.agreed.remains(site).unwrap_or(*since);
+            self.known[site.index()] >= remains.min(*since)
+        })
+    }
+
+    /// Returns whether the site's lease lasts at a reading of its clock (R4).
+    fn is_leased(&self, term: Term, now: Monotonic) -> bool {
+        self.right.lease.is_some_and(|lease| lease.term == term && now < lease.until)
+    }
+
+    /// Returns the interval that the site answers at a reading of its clock (R3, R4).
+    fn answer(&self, config: &Config, now: Monotonic, key: &[u8]) -> Result<(i64, i64), Cannot> {
+        let reader = self.ready(config)?;
+        if !self.is_leased(reader.term, now) && config.has(Rule::ReaderLease) {
+            return Err(Cannot::NoLease);
+        }
+        let (least, greatest) = self.interval(config, key);
+        let width = config.policy(key).map_or(0, |policy| policy.width(least, greatest));
+        let bounds = (clamped(least), clamped(greatest));
+        if greatest.abs_diff(least) > width && config.has(Rule::Width) {
+            return Err(Cannot::TooWide { least: bounds.0, greatest: bounds.1 });
+        }
+        Ok(bounds)
+    }
+
+    // Holders.
+
+    /// Returns the oldest version that a reader whom the site counts may use (H1).
+    fn oldest(&self, config: &Config) -> Version {
+        let own = self.agreed.version;
+        let confirmed = self.agreed.reader_sites().filter(|site| *site != self.me);
+        let confirmed = confirmed.map(|site| self.heard[site.index()].version);
+        let oldest = confirmed.min().filter(|_| config.has(Rule::Confirm)).unwrap_or(own);
+        oldest.min(own)
+    }
+
+    /// Returns the last epoch under which the site gives no promises any more.
+    fn stopped(&self, key: &[u8]) -> Epoch {
+        let Some(counter) = self.counters.get(key) else { return Epoch(0) };
+        counter.stopped.max(counter.last_end(self.me))
+    }
+
+    /// Returns the site's grants under which it has not stopped.
+    fn open_grants(&self, key: &[u8]) -> impl Iterator<Item = Grant> + '_ {
+        let stopped = self.stopped(key);
+        let grants = self.record(key).map_or(&[][..], |record| &record.grants);
+        let own = grants.iter().filter(move |it| it.site == self.me && it.epoch > stopped);
+        own.copied()
+    }
+
+    /// Returns the grant that the site uses (H2).
+    fn usable(&self, config: &Config, key: &[u8]) -> Option<Grant> {
+        let oldest = self.oldest(config);
+        let confirmed = self.open_grants(key).filter(|grant| grant.version <= oldest);
+        confirmed.max_by_key(|grant| grant.epoch)
+    }
+
+    /// Returns the floor that decrements of the site respect: the highest of all versions that a
+    /// reader may use (H3).
+    fn respected_floor(&self, config: &Config, key: &[u8]) -> Option<i64> {
+        if !config.has(Rule::ConfirmFloor) {
+            return self.floor(key);
+        }
+        let oldest = self.oldest(config);
+        let floors = self.counters.get(key).map_or(&[][..], |counter| &counter.floors);
+        let first = floors.iter().rposition(|(version, _)| *version <= oldest).unwrap_or(0);
+        floors[first..].iter().map(|(_, floor)| *floor).max().flatten()
+    }
+
+    /// Returns the least value that all tokens that may be in use permit (H5).
+    fn least_value(&self, config: &Config, key: &[u8]) -> i128 {
+        let own = self.counters.get(key).map_or(Tokens::default(), Counter::in_hand);
+        let counted = self.counted_of_others(config, key, Kind::Decrement);
+        self.value(key) - counted - i128::from(own.decrements)
+    }
+
+    /// Returns the tokens of the site that are free under a grant (H4).
+    fn free(&self, config: &Config, key: &[u8], grant: Grant) -> Tokens {
+        let Some(counter) = self.counters.get(key) else { return grant.tokens };
+        let mut unseen = counter.unseen_tokens();
+        if !config.has(Rule::SeparatePools) {
+            let (increments, decrements) = (unseen.increments, unseen.decrements);
+            unseen = unseen.minus(Tokens { increments: decrements, decrements: increments });
+        }
+        grant.tokens.minus(unseen).minus(counter.in_hand())
+    }
+
+    // Reports.
+
+    /// Returns what the site reports as seen to everybody (R5).
+    fn pinned(&self, config: &Config) -> &[Position] {
+        let pin = self.pin.as_ref().filter(|_| config.has(Rule::PinReports));
+        pin.map_or(&self.known, |pin| &pin.seen)
+    }
+
+    /// Returns what the site reports as seen to a site, which may not count a site yet that this
+    /// one has sponsored (R5). Also returns whether that makes a difference.
+    fn report_to(&self, config: &Config, to: SiteId) -> (Vec<Position>, bool) {
+        let mut seen = self.pinned(config).to_vec();
+        let confirmed = self.heard[to.index()].version;
+        let unconfirmed = self.sponsored.iter().filter(|it| it.version > confirmed);
+        for sponsored in unconfirmed.filter(|_| config.has(Rule::CapReports)) {
+            let now = self.agreed.reader(sponsored.site);
+            let remains = now.is_some_and(|reader| reader.admitted == sponsored.version);
+            if remains || config.has(Rule::CapUntilConfirmed) {
+                for (seen, since) in seen.iter_mut().zip(&sponsored.since) {
+                    *seen = (*seen).min(*since);
+                }
+            }
+        }
+        let capped = seen != self.pinned(config);
+        (seen, capped)
+    }
+
+    /// Returns the prefix of a stream that all readers have reported as seen.
+    fn seen_by_readers(&self, config: &Config, origin: SiteId) -> Position {
+        let place = origin.index();
+        let seen = self.agreed.reader_sites().map(|site| match site == self.me {
+            true => self.pinned(config)[place],
+            false => self.heard[site.index()].seen[place],
+        });
+        seen.min().unwrap_or(self.known[place])
+    }
+
+    /// Removes from `unseen` what all readers have seen (H4).
+    fn recycle(&mut self, config: &Config, key: &[u8]) {
+        let seen = match config.has(Rule::Recycling) {
+            true => self.seen_by_readers(config, self.me),
+            false => self.known[self.me.index()],
+        };
+        if let Some(counter) = self.counters.get_mut(key) {
+            counter.recycle(seen);
+        }
+    }
+}
+
+fn clamped(value: i128) -> i64 {
+    let limit = if value < 0 { i64::MIN } else { i64::MAX };
+    i64::try_from(value).unwrap_or(limit)
+}

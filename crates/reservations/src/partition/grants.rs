@@ -1,0 +1,384 @@
+//! Tokens and floors: when a site ends an epoch, and which changes of a key's record it requests.
+
+use solera_machine::PartitionId;
+use solera_time::SiteId;
+
+use super::{Partition, clamped};
+use crate::agreed::{Change, Grant, Key, KeyRecord};
+use crate::command::{Cannot, Question};
+use crate::config::{Policy, Rule};
+use crate::counter::Counter;
+use crate::message::Need;
+use crate::numbers::{Epoch, Kind, Position, Tokens, Version};
+use crate::outbox::{Step, Subject};
+use crate::rare;
+use crate::record::Record;
+
+impl Partition {
+    /// Does everything that is due.
+    pub(crate) fn on_tick(&mut self, step: &mut Step<'_>) {
+        self.look_after_right(step);
+        for key in self.busy.iter().cloned().collect::<Vec<_>>() {
+            self.serve(step, &key);
+            self.look_after(step, &key);
+            let granted = self
+                .record(&key)
+                .is_some_and(|record| record.grants.iter().any(|grant| grant.site == self.me));
+            if !granted && self.counters.get(&key).is_none_or(Counter::is_quiet) {
+                self.busy.remove(&key);
+            }
+        }
+    }
+
+    /// Does what is due about a key.
+    pub(super) fn look_after(&mut self, step: &mut Step<'_>, key: &Key) {
+        let Some(policy) = step.config.policy(key) else { return };
+        self.expire(step, key);
+        self.recycle(step.config, key);
+        self.end_unused(step, key, policy);
+        self.write_end(step, key);
+        let (version, counter) = (self.agreed.version, self.counter(key));
+        if counter.asking || version < counter.wait_for {
+            return;
+        }
+        if let Some(change) = self.wanted_change(step, key, policy) {
+            self.counter(key).asking = true;
+            self.change(step, Subject::Key(key.clone()), change);
+        }
+    }
+
+    /// Takes the answer to a question about a key.
+    pub(crate) fn key_answered(&mut self, key: &Key, version: Option<Version>) {
+        let counter = self.counter(key);
+        counter.asking = false;
+        counter.wait_for = counter.wait_for.max(version.unwrap_or_default());
+    }
+
+    pub(crate) fn end_answered(&mut self, key: &Key) {
+        self.counter(key).ending = false;
+    }
+
+    // Ends.
+
+    /// Ends an idle epoch, and those that a later one has replaced (H7).
+    fn end_unused(&mut self, step: &mut Step<'_>, key: &Key, policy: Policy) {
+        let now = step.now;
+        let Some(last) = self.open_grants(key).map(|grant| grant.epoch).max() else { return };
+        let used = *self.counter(key).used.get_or_insert(now);
+        let unused = now.since(used) >= policy.lease && !self.uses_tokens(key);
+        let closed = self.agreed.closed.is_some();
+        if unused && step.config.has(Rule::EndWhenIdle) || closed {
+            return self.stop(step, key, last);
+        }
+        let Some(usable) = self.usable(step.config, key) else { return };
+        let replaced = self.open_grants(key).filter(|grant| grant.epoch < usable.epoch);
+        let Some(replaced) = replaced.map(|grant| grant.epoch).max() else { return };
+        if !self.counter(key).holds_takes(replaced) {
+            self.stop(step, key, replaced);
+        }
+    }
+
+    /// Returns whether a transaction waits for a token or may ask for a promise.
+    fn uses_tokens(&self, key: &Key) -> bool {
+        let all = Epoch(u64::MAX);
+        self.counters
+            .get(key)
+            .is_some_and(|counter| !counter.takes.is_empty() || counter.holds_takes(all))
+    }
+
+    /// Refuses promises under an epoch and earlier ones from now on.
+    fn stop(&mut self, step: &mut Step<'_>, key: &Key, epoch: Epoch) {
+        self.counter(key).stopped = epoch;
+        if step.config.has(Rule::DurableStops) {
+            step.record(&Record::Stopped { partition: self.id, key: key.clone(), epoch });
+        }
+    }
+
+    /// Writes the end of a stopped epoch when none of its promises is open (H7).
+    fn write_end(&mut self, step: &mut Step<'_>, key: &Key) {
+        let (partition, me, waits) = (self.id, self.me, step.config.has(Rule::EndAfterPromises));
+        let counter = self.counter(key);
+        let epoch = counter.stopped;
+        if counter.ending || epoch <= counter.last_end(me) {
+            return;
+        }
+        if !(counter.has_promised(epoch) && waits) {
+            counter.ending = true;
+            ask_to_end(step, partition, key, epoch);
+        }
+    }
+
+    /// Ends the site's epochs if a read elsewhere waits because of tokens that do not fit.
+    pub(super) fn end_for_reader(&mut self, step: &mut Step<'_>, key: &Key) {
+        let Some(policy) = step.config.policy(key) else { return };
+        let Some(record) = self.record(key) else { return };
+        let too_many = record.total_with(None) > policy.capacity(record.floor);
+        if too_many && step.config.has(Rule::EndForReader) {
+            self.end_all(step, key, rare::STOPPED_FOR_READER);
+        }
+    }
+
+    /// Ends the site's epochs if they are idle and another site needs tokens. Otherwise the site
+    /// changes to a grant that is not larger than its share.
+    pub(super) fn end_for_holder(&mut self, step: &mut Step<'_>, key: &Key) {
+        let Some(policy) = step.config.policy(key) else { return };
+        let used = self.counters.get(key).and_then(|counter| counter.used);
+        let idle = used.is_none_or(|used| step.now.since(used) >= policy.lease / 4);
+        if !idle || self.uses_tokens(key) {
+            self.counter(key).shrinks = true;
+        } else {
+            self.end_all(step, key, rare::STOPPED_FOR_HOLDER);
+        }
+    }
+
+    fn end_all(&mut self, step: &mut Step<'_>, key: &Key, path: solera_machine::RarePath) {
+        let Some(last) = self.open_grants(key).map(|grant| grant.epoch).max() else { return };
+        step.rare(path);
+        self.busy.insert(key.clone());
+        self.stop(step, key, last);
+        self.write_end(step, key);
+    }
+
+    // The record of a key.
+
+    /// Returns the next change of the key's record that the site needs.
+    fn wanted_change(&mut self, step: &mut Step<'_>, key: &Key, policy: Policy) -> Option<Change> {
+        let reclaimed = self.reclaimable(step, key);
+        if let Some(Grant { site, epoch, .. }) = reclaimed {
+            return Some(Change::Reclaim { key: key.clone(), site, epoch });
+        }
+        if self.may_raise(step, key) {
+            return Some(Change::Raise { key: key.clone() });
+        }
+        self.wanted_tokens(step, key, policy).or_else(|| self.lower_floor(step, key, policy))
+    }
+
+    /// Returns a grant that can be removed: all readers have seen its end (S2). Its holder removes
+    /// it, or a site that needs the room.
+    fn reclaimable(&self, step: &Step<'_>, key: &Key) -> Option<Grant> {
+        let (record, counter) = (self.record(key)?, self.counters.get(key)?);
+        self.agreed.reader_sites().next()?;
+        let is_gone = |site: SiteId| {
+            let Some((upto, version)) = self.agreed.removed.get(&site) else { return false };
+            let mut readers = self.agreed.reader_sites().filter(|reader| *reader != self.me);
+            readers.all(|reader| self.version_of(reader) >= *version)
+                && self.seen_by_readers(step.config, site) >= *upto
+        };
+        let is_over = |grant: &&Grant| {
+            let ended = counter.ended.get(&grant.site);
+            ended.is_some_and(|(epoch, position)| {
+                *epoch >= grant.epoch && self.seen_by_readers(step.config, grant.site) >= *position
+            }) || is_gone(grant.site)
+                || !step.config.has(Rule::ReclaimAfterEnd) && grant.site != self.me
+        };
+        let mut grants = record.grants.iter();
+        let removed = |site| self.agreed.remains(site).is_some();
+        let may =
+            |grant: &&Grant| grant.site == self.me || counter.wants_room || removed(grant.site);
+        grants.find(|grant| may(grant) && is_over(grant)).copied()
+    }
+
+    /// Returns whether the proposed floor can be put in force (S5): all holders of decrements
+    /// respect it, the value was not below it afterwards, and enough sites store the updates on
+    /// which this depends. They remain if a site is removed.
+    fn may_raise(&mut self, step: &Step<'_>, key: &Key) -> bool {
+        let Some(record) = self.record(key) else { return false };
+        let Some((floor, proposed)) = record.raise else { return false };
+        let mut holders = record.grants.iter().filter(|grant| grant.tokens.decrements > 0);
+        let confirmed = |site: SiteId| match site == self.me {
+            true => self.agreed.version >= proposed,
+            false => self.heard[site.index()].version >= proposed,
+        };
+        let respected = holders.all(|grant| confirmed(grant.site));
+        let Ok(reader) = self.ready(step.config) else { return false };
+        let may = (respected || !step.config.has(Rule::RaiseAfterHolders))
+            && self.is_leased(reader.term, step.now);
+        if !may {
+            return false;
+        }
+        let above = self.least_value(step.config, key) >= floor.into();
+        let above = above || !step.config.has(Rule::RaiseBelowValue);
+        let known = self.known.clone();
+        let basis = &mut self.counter(key).raise_basis;
+        if basis.as_ref().is_none_or(|(version, _)| *version != proposed) {
+            *basis = above.then_some((proposed, known));
+        }
+        let basis = basis.as_ref().map(|(_, seen)| seen.clone());
+        basis.is_some_and(|seen| self.is_stored(step, &seen))
+    }
+
+    /// Returns whether enough sites store these prefixes.
+    fn is_stored(&self, step: &Step<'_>, prefixes: &[Position]) -> bool {
+        let copies = |place: usize, position: Position| {
+            let has = |site: SiteId| self.heard[site.index()].seen[place] >= position;
+            1 + self.others().filter(|site| has(*site)).count()
+        };
+        let mut places = prefixes.iter().enumerate();
+        places.all(|(place, position)| copies(place, *position) >= step.config.copies)
+            || !step.config.has(Rule::RaiseStored)
+    }
+
+    /// Returns the first waiting update of each kind.
+    fn heads(&self, key: &Key) -> Tokens {
+        let Some(counter) = self.counters.get(key) else { return Tokens::default() };
+        Tokens::by_kind(|kind| {
+            let mut waiting = counter.takes.iter().map(|take| take.tokens.get(kind));
+            waiting.find(|tokens| *tokens > 0).unwrap_or(0)
+        })
+    }
+
+    /// Returns whether the tokens of a record fit a floor (S1). One site alone may have more for an
+    /// update that is larger than all tokens; reads then wait.
+    fn fits(
+        &self,
+        policy: Policy,
+        (record, floor): (&KeyRecord, Option<i64>),
+        added: Tokens,
+        heads: Tokens,
+    ) -> bool {
+        let total = record.total_with(Some((self.me, added)));
+        let alone = record.grants.iter().all(|grant| grant.site == self.me);
+        let room = policy.room(floor);
+        total <= room || alone && heads.total() > room
+    }
+
+    /// Returns the number of tokens of a kind that a site requests without need.
+    fn share(&self, policy: Policy, key: &Key) -> u64 {
+        let share = policy.room(self.floor(key)) / (2 * self.known.len().max(1) as u128);
+        u64::try_from(share.max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// Returns a request for tokens, or a proposal of a floor that permits more of them.
+    fn wanted_tokens(&mut self, step: &mut Step<'_>, key: &Key, policy: Policy) -> Option<Change> {
+        if self.agreed.closed.is_some() {
+            return None;
+        }
+        let newest = self.open_grants(key).max_by_key(|grant| grant.epoch);
+        let (share, heads) = (self.share(policy, key), self.heads(key));
+        let counter = self.counters.get(key)?;
+        let in_use = counter.in_hand().plus(counter.unseen_tokens());
+        let demand = in_use.plus(counter.waiting_tokens());
+        let demand = demand.plus(demand);
+        let granted = newest.map_or(Tokens::default(), |grant| grant.tokens);
+        let desired = Tokens::by_kind(|kind| {
+            let kept = granted.get(kind).min(share);
+            demand.get(kind).min(share).max(kept).max(heads.get(kind))
+        });
+        let half_used = Kind::BOTH.into_iter().any(|kind| in_use.get(kind) > granted.get(kind) / 2);
+        let shrinks = counter.shrinks && !desired.covers(granted);
+        if heads.is_none() && !(half_used && newest.is_some()) && !shrinks {
+            self.counter(key).wants_room = false;
+            return None;
+        }
+        let wants_more = !desired.covers(demand);
+        let counter = self.counter(key);
+        counter.wants_room = wants_more;
+        counter.shrinks = shrinks;
+        if !granted.covers(desired) || shrinks {
+            // At least what those who wait need now.
+            let least = heads.most(Tokens::by_kind(|kind| match heads.get(kind) {
+                0 => 0,
+                _ => granted.get(kind),
+            }));
+            let change = [desired, least].into_iter().find_map(|tokens| {
+                self.request(step, (key, policy), tokens, heads)
+                    .filter(|_| shrinks || !granted.covers(tokens))
+            });
+            if change.is_some() {
+                return change;
+            }
+            if !granted.covers(heads) {
+                self.make_room(step, key);
+            }
+        }
+        if !heads.is_none() {
+            self.need(step, key, Need::Reports);
+        }
+        self.propose(step, key, policy).filter(|_| wants_more)
+    }
+
+    /// Returns a request for a grant, if it fits (S1), or replaces tokens that the site has
+    /// already.
+    fn request(
+        &self,
+        step: &Step<'_>,
+        (key, policy): (&Key, Policy),
+        tokens: Tokens,
+        heads: Tokens,
+    ) -> Option<Change> {
+        let record = self.record(key).cloned().unwrap_or_default();
+        let replaces = record.total_with(Some((self.me, tokens))) == record.total_with(None);
+        let fits = replaces || self.fits(policy, (&record, record.floor), tokens, heads);
+        let last = record.epochs.get(&self.me).copied().unwrap_or_default();
+        let (site, epoch) = (self.me, Epoch(last.0.saturating_add(1)));
+        (fits || !step.config.has(Rule::Capacity)).then(|| Change::Grant {
+            key: key.clone(),
+            site,
+            epoch,
+            tokens,
+        })
+    }
+
+    /// Asks others to end idle epochs, and ends the site's own ones if they are.
+    fn make_room(&mut self, step: &mut Step<'_>, key: &Key) {
+        self.counter(key).wants_room = true;
+        self.need(step, key, Need::Room);
+        let last = self.open_grants(key).map(|grant| grant.epoch).max();
+        if let Some(last) = last.filter(|last| !self.counter(key).holds_takes(*last)) {
+            self.stop(step, key, last);
+            self.write_end(step, key);
+        }
+    }
+
+    /// Returns a proposal of a higher floor, if it permits clearly more tokens (S5).
+    fn propose(&self, step: &Step<'_>, key: &Key, policy: Policy) -> Option<Change> {
+        self.ready(step.config).ok()?;
+        let record = self.record(key);
+        let current = record.and_then(|record| record.floor);
+        let least = clamped(self.least_value(step.config, key)).max(0);
+        let floor = least - least / 8;
+        let (more, now) = (policy.capacity(Some(floor)), policy.capacity(current));
+        let worth = more >= policy.spare.into() && more > now + now / 4;
+        let proposed = record.is_some_and(|record| record.raise.is_some());
+        (worth && !proposed && Some(floor) > current)
+            .then(|| Change::Propose { key: key.clone(), floor })
+    }
+
+    /// Returns a change to a lower floor, if a decrement waits for it (S5).
+    fn lower_floor(&mut self, step: &mut Step<'_>, key: &Key, policy: Policy) -> Option<Change> {
+        let heads = self.heads(key);
+        let decrement = Tokens { increments: 0, ..heads };
+        let at_floor = !decrement.is_none()
+            && self.may_take(step.config, key, decrement) == Err(Cannot::AtFloor);
+        if !at_floor {
+            return None;
+        }
+        let record = self.record(key)?.clone();
+        let left = self.least_value(step.config, key) - i128::from(decrement.decrements);
+        if record.respected().is_none_or(|floor| i128::from(floor) <= left) {
+            // Readers may still use a version with a higher one.
+            self.need(step, key, Need::Reports);
+            return None;
+        }
+        let key = key.clone();
+        if record.floor.is_none_or(|floor| i128::from(floor) <= left) {
+            // It gives up the proposal.
+            return Some(Change::Lower { key, floor: record.floor });
+        }
+        let left = clamped(left).max(0);
+        for floor in [left - left / 4, left] {
+            let floor =
+                Some(floor).filter(|floor| policy.capacity(Some(*floor)) >= policy.spare.into());
+            if self.fits(policy, (&record, floor), Tokens::default(), heads) {
+                return Some(Change::Lower { key, floor });
+            }
+        }
+        self.make_room(step, &key);
+        None
+    }
+}
+
+fn ask_to_end(step: &mut Step<'_>, partition: PartitionId, key: &Key, epoch: Epoch) {
+    let question = Question::End { partition, key: key.clone(), epoch };
+    step.ask(partition, Subject::End(key.clone()), question);
+}

@@ -1,0 +1,206 @@
+//! Streams, versions of the record, and messages.
+
+use solera_time::SiteId;
+
+use super::{Heard, Partition};
+use crate::agreed::{Change, Key};
+use crate::command::{Entry, Placed};
+use crate::config::{Config, Rule};
+use crate::message::{Body, Need};
+use crate::numbers::{Position, Tokens, Version};
+use crate::outbox::Step;
+use crate::rare;
+use crate::record::{Pin, Record, Sponsored};
+
+impl Partition {
+    /// Takes entries of a stream. Returns how much of it the site has.
+    pub(crate) fn on_stream(
+        &mut self,
+        step: &mut Step<'_>,
+        origin: SiteId,
+        after: Position,
+        mut entries: Vec<Placed>,
+        mut upto: Position,
+    ) -> Position {
+        let Some(known) = self.known.get(origin.index()).copied() else { return Position(0) };
+        if after > known {
+            step.rare(rare::GAP);
+            return known;
+        }
+        if let Some(remains) = self.agreed.remains(origin).filter(|_| origin != self.me) {
+            upto = upto.min(remains);
+        }
+        entries.retain(|placed| placed.position > known && placed.position <= upto);
+        if upto <= known {
+            return known;
+        }
+        let partition = self.id;
+        step.record(&Record::Stream { partition, origin, entries: entries.clone(), upto });
+        let was_ready = self.ready(step.config).is_ok();
+        for placed in &entries {
+            self.busy.insert(placed.key.clone());
+            self.apply_entry(origin, placed);
+        }
+        self.known[origin.index()] = upto;
+        if !was_ready && self.ready(step.config).is_ok() {
+            self.serve_all(step);
+        } else {
+            for placed in &entries {
+                self.serve(step, &placed.key);
+            }
+        }
+        upto
+    }
+
+    /// Applies an entry to its key. Recovery calls it, too.
+    pub(crate) fn apply_entry(&mut self, origin: SiteId, placed: &Placed) {
+        let own = origin == self.me;
+        let position = placed.position;
+        let counter = self.counter(&placed.key);
+        match placed.entry {
+            Entry::Update(amount) => {
+                counter.value = counter.value.saturating_add(amount.into());
+                if own {
+                    counter.unseen.push_back((position, Tokens::of(amount)));
+                }
+            }
+            Entry::Ended(epoch) => {
+                let ended = counter.ended.entry(origin).or_default();
+                *ended = (epoch.max(ended.0), position);
+            }
+        }
+    }
+
+    /// Takes the next version of the record. Returns the version of the copy.
+    pub(crate) fn on_changed(
+        &mut self,
+        step: &mut Step<'_>,
+        previous: Version,
+        version: Version,
+        change: Change,
+    ) -> Version {
+        let own = self.agreed.version;
+        if previous > own {
+            step.rare(rare::VERSION_GAP);
+            return own;
+        }
+        if version <= own {
+            return own;
+        }
+        if step.config.has(Rule::DurableCopies) {
+            let (partition, change) = (self.id, change.clone());
+            step.record(&Record::Changed { partition, version, change });
+        }
+        self.apply_to_readers(step.config, version, &change);
+        self.apply_to_key(step.config, version, &change);
+        self.note_right(step, &change);
+        match &change {
+            Change::Admit { .. } => step.rare(rare::ADMITTED),
+            Change::Exclude { .. } => step.rare(rare::EXCLUDED),
+            Change::Remove { .. } => step.rare(rare::REMOVED),
+            Change::Close { .. } => {
+                step.rare(rare::CLOSED);
+                self.end_after_closing();
+            }
+            Change::Found { .. } => {
+                step.rare(rare::FOUNDED);
+                self.agreed.clear_grants(|_| true);
+                self.right.restart_silence(step.now);
+            }
+            Change::Raise { .. } => step.rare(rare::RAISED),
+            Change::Lower { .. } => step.rare(rare::LOWERED),
+            _ => {}
+        }
+        if let Some(key) = change.key() {
+            self.busy.insert(key.clone());
+        }
+        if !matches!(change, Change::Renew { .. }) {
+            // Holders wait until readers confirm the version.
+            self.next_report = Some(step.now);
+        }
+        self.serve_all(step);
+        version
+    }
+
+    /// Applies a change of the readers. Recovery calls it, too.
+    pub(crate) fn apply_to_readers(&mut self, config: &Config, version: Version, change: &Change) {
+        self.agreed.apply_to_readers(version, change);
+        if let Change::Admit { site, sponsor, since, .. } = change
+            && *sponsor == self.me
+        {
+            let (site, since) = (*site, since.clone());
+            self.sponsored.push(Sponsored { version, site, since });
+        }
+        let right = self.agreed.reader(self.me).map(|reader| (reader.term, reader.renewals));
+        let is_open = |pin: &Pin| right.is_some_and(|right| right == (pin.term, pin.renewals));
+        if !self.pin.as_ref().is_none_or(is_open) && config.has(Rule::EndOffers) {
+            self.pin = None;
+        }
+    }
+
+    /// Applies a change of a key. Recovery calls it, too.
+    pub(crate) fn apply_to_key(&mut self, config: &Config, version: Version, change: &Change) {
+        self.agreed.apply_to_key(version, change);
+        let Some(key) = change.key() else { return };
+        let Some(record) = self.agreed.keys.get(key) else { return };
+        let floor = if config.has(Rule::RespectRaise) { record.respected() } else { record.floor };
+        let oldest = self.oldest(config);
+        let floors = &mut self.counter(key).floors;
+        if floors.last().and_then(|(_, floor)| *floor) != floor {
+            floors.push((version, floor));
+        }
+        // Only the last of those that every reader may use is needed.
+        let first = floors.iter().rposition(|(version, _)| *version <= oldest).unwrap_or(0);
+        floors.drain(..first);
+    }
+
+    pub(crate) fn on_message(&mut self, step: &mut Step<'_>, from: SiteId, body: Body) {
+        match body {
+            Body::Report { version, seen, ended } => {
+                if let Some(heard) = self.heard.get_mut(from.index()) {
+                    heard.ended = heard.ended.max(ended);
+                }
+                self.on_report(step, from, version, &seen);
+            }
+            Body::Ask { key, need } => self.on_need(step, from, &key, need),
+            Body::OfferRequest => self.on_offer_request(step, from),
+            Body::Offer { term, renewals, seen } => {
+                self.on_offer(step, from, Pin { seen, term, renewals });
+            }
+        }
+    }
+
+    fn on_report(
+        &mut self,
+        step: &mut Step<'_>,
+        from: SiteId,
+        version: Version,
+        seen: &[Position],
+    ) {
+        let Some(heard) = self.heard.get_mut(from.index()) else { return };
+        // Reports state facts that stay true, so that the greatest of each kind counts.
+        heard.version = heard.version.max(version);
+        for (heard, seen) in heard.seen.iter_mut().zip(seen) {
+            *heard = (*heard).max(*seen);
+        }
+        let confirmed: Vec<Version> = self.others().map(|site| self.version_of(site)).collect();
+        let oldest = confirmed.into_iter().min().unwrap_or(self.agreed.version);
+        self.sponsored.retain(|sponsored| sponsored.version > oldest);
+        self.serve_all(step);
+    }
+
+    pub(super) fn version_of(&self, site: SiteId) -> Version {
+        let Heard { version, .. } = self.heard[site.index()];
+        version
+    }
+
+    /// Handles what another site needs of a key.
+    fn on_need(&mut self, step: &mut Step<'_>, from: SiteId, key: &Key, need: Need) {
+        match need {
+            Need::Reports => {}
+            Need::Narrow => self.end_for_reader(step, key),
+            Need::Room => self.end_for_holder(step, key),
+        }
+        self.report(step, from);
+    }
+}

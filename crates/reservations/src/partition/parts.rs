@@ -1,0 +1,80 @@
+//! The durable state of a partition, as parts of checkpoints.
+
+use std::ops::Bound;
+
+use solera_machine::PartitionId;
+
+use super::Partition;
+use crate::agreed::Key;
+use crate::counter::Counter;
+use crate::numbers::{Position, Term};
+use crate::record::{KeyPart, PartitionPart};
+
+impl Partition {
+    /// Returns everything but the keys.
+    pub(crate) fn as_part(&self, partition: PartitionId) -> PartitionPart {
+        PartitionPart {
+            partition,
+            known: self.known.clone(),
+            version: self.agreed.version,
+            readers: self.agreed.readers.clone(),
+            terms: self.agreed.terms.clone(),
+            closed: self.agreed.closed,
+            removed: self.agreed.removed.clone(),
+            pin: self.pin.clone(),
+            sponsored: self.sponsored.clone(),
+        }
+    }
+
+    /// Returns the next keys. A key with a record has a counter.
+    pub(crate) fn key_parts(
+        &self,
+        id: PartitionId,
+        after: Bound<Key>,
+        most: usize,
+    ) -> Vec<KeyPart> {
+        let counters = self.counters.range((after, Bound::Unbounded)).take(most);
+        let part = |(key, counter): (&Key, &Counter)| KeyPart {
+            partition: id,
+            key: key.clone(),
+            value: counter.value,
+            ended: counter.ended.iter().map(|(site, (epoch, at))| (*site, *epoch, *at)).collect(),
+            unseen: counter.unseen.iter().copied().collect(),
+            stopped: counter.stopped,
+            floors: counter.floors.clone(),
+            record: self.agreed.keys.get(key).cloned().unwrap_or_default(),
+        };
+        counters.map(part).collect()
+    }
+
+    /// Restores everything but the keys.
+    pub(crate) fn restore(&mut self, part: PartitionPart) {
+        // The cluster may have got more sites.
+        let put = |to: &mut Vec<Position>, from: &[Position]| {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        };
+        put(&mut self.known, &part.known);
+        self.agreed.version = part.version;
+        let sites = self.agreed.readers.len();
+        self.agreed.readers = part.readers;
+        self.agreed.readers.resize(sites, None);
+        self.agreed.terms = part.terms;
+        self.agreed.terms.resize(sites, Term(0));
+        self.agreed.closed = part.closed;
+        self.agreed.removed = part.removed;
+        self.pin = part.pin;
+        self.sponsored = part.sponsored;
+    }
+
+    /// Restores a key.
+    pub(crate) fn restore_key(&mut self, part: KeyPart) {
+        let counter = self.counters.entry(part.key.clone()).or_default();
+        counter.value = part.value;
+        counter.ended =
+            part.ended.into_iter().map(|(site, epoch, at)| (site, (epoch, at))).collect();
+        counter.unseen = part.unseen.into();
+        counter.stopped = part.stopped;
+        counter.floors = part.floors;
+        self.agreed.keys.insert(part.key, part.record);
+    }
+}

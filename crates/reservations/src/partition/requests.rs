@@ -1,0 +1,274 @@
+//! Requests of clients, and the guard.
+
+use std::time::Duration;
+
+use solera_machine::RequestId;
+
+use super::Partition;
+use crate::agreed::Key;
+use crate::command::{Cannot, Response, TakeId};
+use crate::config::{Config, Rule};
+use crate::counter::{Take, WaitingRead, WaitingTake};
+use crate::message::{Event, Need};
+use crate::numbers::{Epoch, Kind, Term, Tokens};
+use crate::outbox::Step;
+use crate::rare;
+use crate::record::Held;
+
+/// Reason why a guard refuses tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Unknown,
+    Stopped,
+    NoRight,
+}
+
+impl Refused {
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Refused::Unknown => "the tokens were taken back, or the transaction has none",
+            Refused::Stopped => "the site has given up the tokens",
+            Refused::NoRight => "the site lost its right while the transaction held a token",
+        }
+    }
+}
+
+impl Partition {
+    pub(crate) fn on_take(
+        &mut self,
+        step: &mut Step<'_>,
+        request: RequestId,
+        (key, amount): (&Key, i64),
+        within: Duration,
+    ) {
+        if step.config.policy(key).is_none() {
+            return step.refuse(request, Cannot::NoPolicy);
+        }
+        if amount == 0 {
+            return step.refuse(request, Cannot::Nothing);
+        }
+        let take =
+            WaitingTake { request, tokens: Tokens::of(amount), until: step.now.after(within) };
+        self.busy.insert(key.clone());
+        self.counter(key).takes.push_back(take);
+        self.serve(step, key);
+        self.look_after(step, key);
+    }
+
+    pub(crate) fn on_interval(
+        &mut self,
+        step: &mut Step<'_>,
+        request: RequestId,
+        key: &Key,
+        within: Duration,
+    ) {
+        if step.config.policy(key).is_none() {
+            return step.refuse(request, Cannot::NoPolicy);
+        }
+        self.busy.insert(key.clone());
+        let read = WaitingRead { request, until: step.now.after(within), reason: None };
+        self.counter(key).reads.push(read);
+        self.serve_reads(step, key);
+        self.look_after(step, key);
+    }
+
+    pub(crate) fn on_give_back(&mut self, step: &mut Step<'_>, key: &Key, take: TakeId) -> bool {
+        let given = self.counters.get_mut(key).and_then(|counter| counter.give_back(take));
+        self.serve(step, key);
+        given.is_some()
+    }
+
+    pub(crate) fn on_cancel(&mut self, request: RequestId) {
+        for key in &self.busy {
+            if let Some(counter) = self.counters.get_mut(key) {
+                counter.takes.retain(|take| take.request != request);
+                counter.reads.retain(|read| read.request != request);
+            }
+        }
+    }
+
+    /// Serves everything that waits.
+    pub(super) fn serve_all(&mut self, step: &mut Step<'_>) {
+        for key in self.busy.iter().cloned().collect::<Vec<_>>() {
+            self.serve(step, &key);
+        }
+    }
+
+    pub(super) fn serve(&mut self, step: &mut Step<'_>, key: &Key) {
+        self.serve_takes(step, key);
+        self.serve_reads(step, key);
+    }
+
+    /// Gives tokens to those who wait, in order within each kind (H4, H5).
+    fn serve_takes(&mut self, step: &mut Step<'_>, key: &Key) {
+        let Some(policy) = step.config.policy(key) else { return };
+        if self.counters.get(key).is_none_or(|counter| counter.takes.is_empty()) {
+            return;
+        }
+        self.recycle(step.config, key);
+        for kind in Kind::BOTH {
+            while let Some(place) = self.next_of(key, kind) {
+                let Some(waiting) = self.counter(key).takes.get(place).cloned() else { break };
+                let Ok((epoch, term)) = self.may_take(step.config, key, waiting.tokens) else {
+                    break;
+                };
+                let id = TakeId(step.nonce());
+                let until = step.now.after(policy.lease);
+                let counter = self.counter(key);
+                counter.takes.remove(place);
+                counter.take(id, Take { epoch, tokens: waiting.tokens, term, until });
+                counter.used = Some(step.now);
+                step.reply(waiting.request, Response::Taken(id));
+            }
+        }
+    }
+
+    fn next_of(&self, key: &Key, kind: Kind) -> Option<usize> {
+        self.counters.get(key)?.takes.iter().position(|take| take.tokens.get(kind) > 0)
+    }
+
+    /// Returns the epoch and the term under which a transaction may take these tokens now.
+    pub(super) fn may_take(
+        &self,
+        config: &Config,
+        key: &Key,
+        tokens: Tokens,
+    ) -> Result<(Epoch, Option<Term>), Cannot> {
+        let grant = self.usable(config, key).ok_or(Cannot::NoTokens)?;
+        if self.agreed.remains(self.me).is_some() {
+            return Err(Cannot::NoTokens);
+        }
+        if !self.free(config, key, grant).covers(tokens) {
+            return Err(Cannot::NoTokens);
+        }
+        if tokens.decrements == 0 {
+            return Ok((grant.epoch, None));
+        }
+        let left = self.least_value(config, key) - i128::from(tokens.decrements);
+        let floor = self.respected_floor(config, key);
+        if floor.is_some_and(|floor| left < floor.into()) && config.has(Rule::Floor) {
+            return Err(Cannot::AtFloor);
+        }
+        let term = self.ready(config)?.term;
+        Ok((grant.epoch, Some(term)))
+    }
+
+    pub(super) fn serve_reads(&mut self, step: &mut Step<'_>, key: &Key) {
+        let waiting = self.counters.get_mut(key).map(|counter| &mut counter.reads);
+        let waiting = waiting.filter(|reads| !reads.is_empty()).map(std::mem::take);
+        let Some(mut reads) = waiting else { return };
+        match self.answer(step.config, step.now, key) {
+            Ok((least, greatest)) => {
+                for read in reads {
+                    step.reply(read.request, Response::Interval { least, greatest });
+                }
+            }
+            Err(reason) => {
+                if matches!(reason, Cannot::TooWide { .. }) {
+                    let unexpected = self.should_fit(step.config, key);
+                    step.trace(Event::TooWide { key: key.clone(), unexpected });
+                    self.need(step, key, Need::Narrow);
+                }
+                for read in &mut reads {
+                    read.reason = Some(reason.clone());
+                }
+                self.counter(key).reads = reads;
+            }
+        }
+    }
+
+    /// Returns whether the tokens of the key should fit its floor: it permits as many as a key may
+    /// always have, and no site has more for a single large update.
+    fn should_fit(&self, config: &Config, key: &Key) -> bool {
+        let Some(policy) = config.policy(key) else { return false };
+        let grants = self.record(key).map_or(&[][..], |record| &record.grants);
+        let alone = grants.iter().all(|grant| Some(grant.site) == grants.first().map(|it| it.site));
+        policy.capacity(self.floor(key)) >= policy.spare.into() && !alone
+    }
+
+    /// Ends requests and takes whose time is over.
+    pub(super) fn expire(&mut self, step: &mut Step<'_>, key: &Key) {
+        let now = step.now;
+        let Some(counter) = self.counters.get_mut(key) else { return };
+        if step.config.has(Rule::TakeBack) {
+            counter.take_back(now);
+        }
+        let (over, waits) = std::mem::take(&mut counter.reads)
+            .into_iter()
+            .partition::<Vec<_>, _>(|read| read.until <= now);
+        counter.reads = waits;
+        for read in over {
+            step.refuse(read.request, read.reason.unwrap_or(Cannot::Behind));
+        }
+        while let Some(counter) = self.counters.get_mut(key) {
+            let Some(place) = counter.takes.iter().position(|take| take.until <= now) else {
+                break;
+            };
+            let Some(take) = counter.takes.remove(place) else { break };
+            let reason = self.may_take(step.config, key, take.tokens).err();
+            step.refuse(take.request, reason.unwrap_or(Cannot::NoTokens));
+        }
+    }
+
+    // The guard.
+
+    /// Returns what a promise would set aside for taken tokens (H6).
+    pub(crate) fn judge(
+        &self,
+        step: &mut Step<'_>,
+        key: &Key,
+        take: TakeId,
+    ) -> Result<Held, Refused> {
+        let counter = self.counters.get(key).ok_or(Refused::Unknown)?;
+        let Some(taken) = counter.taken(take) else {
+            step.rare(rare::LAPSED);
+            return Err(Refused::Unknown);
+        };
+        if taken.until <= step.now && step.config.has(Rule::TakeBack) {
+            step.rare(rare::LAPSED);
+            return Err(Refused::Unknown);
+        }
+        if taken.epoch <= self.stopped(key) && step.config.has(Rule::CheckAtCommit) {
+            step.rare(rare::STOPPED);
+            return Err(Refused::Stopped);
+        }
+        if taken.tokens.decrements > 0 && !self.may_decrement(step, taken) {
+            step.rare(rare::NO_RIGHT);
+            return Err(Refused::NoRight);
+        }
+        let (partition, key) = (self.id, key.clone());
+        Ok(Held { partition, key, epoch: taken.epoch, tokens: taken.tokens })
+    }
+
+    /// Returns whether the site has the right, and had the same one when the tokens were taken.
+    fn may_decrement(&self, step: &Step<'_>, taken: &Take) -> bool {
+        if !step.config.has(Rule::LeaseAtCommit) {
+            return true;
+        }
+        let Ok(reader) = self.ready(step.config) else { return false };
+        let same = taken.term == Some(reader.term) || !step.config.has(Rule::TermAtCommit);
+        same && self.is_leased(reader.term, step.now)
+    }
+
+    /// Sets tokens aside for a promise, after [`judge`](Self::judge) has permitted it.
+    pub(crate) fn promise(&mut self, step: &mut Step<'_>, take: TakeId, held: &Held) {
+        let now = step.now;
+        self.busy.insert(held.key.clone());
+        let counter = self.counter(&held.key);
+        counter.give_back(take);
+        counter.promise(held.epoch, held.tokens);
+        counter.used = Some(now);
+    }
+
+    /// Restores the tokens of a promise.
+    pub(crate) fn restore_promise(&mut self, held: &Held) {
+        self.busy.insert(held.key.clone());
+        self.counter(&held.key).promise(held.epoch, held.tokens);
+    }
+
+    pub(crate) fn end_promise(&mut self, step: &mut Step<'_>, held: &Held) {
+        self.counter(&held.key).end_promise(held.epoch, held.tokens);
+        self.serve(step, &held.key);
+        self.look_after(step, &held.key);
+    }
+}

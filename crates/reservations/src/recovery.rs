@@ -1,0 +1,161 @@
+//! Recovery of a machine from a checkpoint and records.
+
+use std::collections::BTreeMap;
+
+use solera_machine::PartitionId;
+
+use crate::agreed::{Change, Key};
+use crate::config::Config;
+use crate::machine::Reservations;
+use crate::record::{Part, Record};
+
+/// A machine under recovery.
+#[derive(Debug)]
+pub struct Recovery {
+    worker: Reservations,
+    /// The last record that the parts include: of everything but keys, and of keys.
+    rest: u64,
+    keys: BTreeMap<(PartitionId, Key), u64>,
+}
+
+impl Recovery {
+    /// Creates a recovery without any data.
+    pub fn new(config: Config) -> Recovery {
+        let worker = Reservations::empty(config);
+        Recovery { worker, rest: 0, keys: BTreeMap::new() }
+    }
+
+    /// Restores a part of a checkpoint, which includes all records up to `lsn`.
+    ///
+    /// # Errors
+    /// The bytes are no part of this protocol.
+    pub fn take_part(&mut self, lsn: u64, part: &[u8]) -> Result<(), String> {
+        match Part::decode(part).map_err(|error| error.to_string())? {
+            Part::Rest { incarnation, partitions, promises } => {
+                self.rest = lsn;
+                self.note_incarnation(incarnation);
+                for part in partitions {
+                    if let Some(partition) = self.worker.partitions.get_mut(&part.partition) {
+                        partition.restore(part);
+                    }
+                }
+                self.worker.promises = promises.into_iter().collect();
+            }
+            Part::Keys(keys) => {
+                for part in keys {
+                    let place = (part.partition, part.key.clone());
+                    if let Some(partition) = self.worker.partitions.get_mut(&part.partition) {
+                        partition.restore_key(part);
+                        self.keys.insert(place, lsn);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Restores the record with this number.
+    ///
+    /// # Errors
+    /// The bytes are no record of this protocol.
+    pub fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String> {
+        let record = Record::decode(record).map_err(|error| error.to_string())?;
+        self.replay(lsn, record);
+        Ok(())
+    }
+
+    fn note_incarnation(&mut self, incarnation: u64) {
+        let config = &mut self.worker.config;
+        config.incarnation = config.incarnation.max(incarnation.saturating_add(1));
+    }
+
+    /// Returns whether the parts lack the effects of a record on a key.
+    fn lacks(&self, lsn: u64, partition: PartitionId, key: &Key) -> bool {
+        let included = self.keys.get(&(partition, key.clone())).copied();
+        lsn > included.unwrap_or(self.rest)
+    }
+
+    fn replay(&mut self, lsn: u64, record: Record) {
+        let lacks_rest = lsn > self.rest;
+        match record {
+            Record::Started(incarnation) => self.note_incarnation(incarnation),
+            Record::Stream { partition, origin, entries, upto } => {
+                let mut entries = entries;
+                entries.retain(|placed| self.lacks(lsn, partition, &placed.key));
+                let Some(partition) = self.worker.partitions.get_mut(&partition) else { return };
+                for placed in &entries {
+                    partition.apply_entry(origin, placed);
+                }
+                if let Some(known) = partition.known.get_mut(origin.index()) {
+                    *known = upto.max(*known);
+                }
+            }
+            Record::Changed { partition, version, change } => {
+                let lacks_key = change.key().is_some_and(|key| self.lacks(lsn, partition, key));
+                let (keys, rest) = (&self.keys, self.rest);
+                let id = partition;
+                let lacks = |key: &Key| lsn > keys.get(&(id, key.clone())).copied().unwrap_or(rest);
+                let Some(partition) = self.worker.partitions.get_mut(&partition) else { return };
+                let config = &self.worker.config;
+                if lacks_rest {
+                    partition.apply_to_readers(config, version, &change);
+                }
+                if matches!(change, Change::Found { .. }) {
+                    partition.agreed.clear_grants(lacks);
+                }
+                if lacks_key {
+                    partition.apply_to_key(config, version, &change);
+                }
+            }
+            Record::Promised(id, held) if lacks_rest => {
+                self.worker.promises.insert(id, held);
+            }
+            Record::Ended(id) if lacks_rest => {
+                self.worker.promises.remove(&id);
+            }
+            Record::Stopped { partition, key, epoch } => {
+                if let Some(partition) = self.worker.partitions.get_mut(&partition) {
+                    partition.restore_stop(&key, epoch);
+                }
+            }
+            Record::Pinned { partition, pin } if lacks_rest => {
+                if let Some(partition) = self.worker.partitions.get_mut(&partition) {
+                    partition.pin = Some(pin);
+                }
+            }
+            Record::Promised(..) | Record::Ended(_) | Record::Pinned { .. } => {}
+        }
+    }
+
+    /// Returns the machine with the state after the last record.
+    pub fn into_machine(self) -> Reservations {
+        let mut worker = self.worker;
+        for held in worker.promises.values().flatten() {
+            if let Some(partition) = worker.partitions.get_mut(&held.partition) {
+                partition.restore_promise(held);
+            }
+        }
+        for partition in worker.partitions.values_mut() {
+            partition.after_recovery();
+        }
+        worker.recovered = true;
+        worker.start();
+        worker
+    }
+}
+
+impl solera_machine::Recovery for Recovery {
+    type Machine = Reservations;
+
+    fn take_part(&mut self, lsn: u64, part: &[u8]) -> Result<(), String> {
+        Recovery::take_part(self, lsn, part)
+    }
+
+    fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String> {
+        Recovery::take_record(self, lsn, record)
+    }
+
+    fn into_machine(self) -> Reservations {
+        Recovery::into_machine(self)
+    }
+}

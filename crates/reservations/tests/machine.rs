@@ -1,0 +1,512 @@
+//! The machine alone, with every input under the test's control. Each test also takes the rule out
+//! that it is about, and sees the difference: some of these rules need a rare sequence of steps,
+//! which few simulated seeds contain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_machine::{
+    Address, AskId, Guard, GuardAnswer, GuardQuestion, Machine, Now, PartitionId, PromiseId,
+    RequestId, Topology, Verdict,
+};
+use solera_reservations::{
+    Answer, Body, Cannot, Change, Command, Config, Entry, Epoch, Input, Message, Nonce, Output,
+    PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response, Rule, TakeId,
+    Term, Tokens, Version,
+};
+use solera_time::{Monotonic, Physical, SiteId};
+
+const KEY: &[u8] = b"counter";
+const PARTITION: PartitionId = PartitionId(0);
+const SITES: usize = 3;
+const WITHIN: Duration = Duration::from_secs(60);
+
+fn site(number: u8) -> SiteId {
+    SiteId(number)
+}
+
+/// A worker and its host.
+struct Host {
+    config: Config,
+    machine: Reservations,
+    now: Monotonic,
+    journal: Vec<Vec<u8>>,
+    /// Last version of the record, and all changes that have led to it.
+    version: Version,
+    changes: Vec<Change>,
+    /// Outputs since the last look.
+    replies: Vec<Response>,
+    asked: Vec<(AskId, Question)>,
+    sent: Vec<(SiteId, Body)>,
+    promises: u64,
+}
+
+impl Host {
+    fn new(me: u8, without: Option<Rule>) -> Host {
+        let topology = Arc::new(Topology { partitions: 1, workers: vec![1; SITES] });
+        let policy = Policy { tolerance_ppm: 250_000, spare: 8, lease: Duration::from_secs(1) };
+        let config = Config {
+            policies: Arc::new([(Vec::new(), policy)]),
+            without: without.into(),
+            ..Config::new(Address { site: site(me), worker: 0 }, topology)
+        };
+        let mut host = Host {
+            machine: Reservations::new(config.clone()),
+            config,
+            now: Monotonic(1),
+            journal: Vec::new(),
+            version: Version(0),
+            changes: Vec::new(),
+            replies: Vec::new(),
+            asked: Vec::new(),
+            sent: Vec::new(),
+            promises: 0,
+        };
+        host.collect();
+        host
+    }
+
+    fn reading(&self) -> Now {
+        Now { monotonic: self.now, physical: Physical(0) }
+    }
+
+    fn collect(&mut self) {
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Records(records) => {
+                    self.journal.extend(records.iter().map(<[u8]>::to_vec));
+                }
+                Output::Reply { response, .. } => self.replies.push(response),
+                Output::Ask { ask, question } => self.asked.push((ask, question)),
+                Output::Send { to, message } => self.sent.push((to.site, message.body)),
+                Output::Trace(_) => {}
+                Output::Job { work, .. } => match work {},
+            }
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        let reading = self.reading();
+        self.machine.handle(reading, input);
+        self.collect();
+    }
+
+    /// Runs a command. Returns the reply, if it comes at once.
+    fn command(&mut self, command: Command) -> Option<Response> {
+        self.replies.clear();
+        self.handle(Input::Client { request: RequestId(1), command });
+        self.replies.last().cloned()
+    }
+
+    fn message(&mut self, from: u8, body: Body) {
+        let from = Address { site: site(from), worker: 0 };
+        let message = Message { partition: PARTITION, body };
+        self.handle(Input::Message { from, generation: 0, message });
+    }
+
+    /// Lets time pass, and the timer run at its end.
+    fn wait(&mut self, time: Duration) {
+        self.now = self.now.after(time);
+        let reading = self.reading();
+        self.machine.on_deadline(reading);
+        self.collect();
+    }
+
+    fn stream(&mut self, origin: u8, (after, upto): (u64, u64), entries: Vec<(u64, Entry)>) {
+        let entries = entries.into_iter().map(|(position, entry)| Placed {
+            position: Position(position),
+            key: KEY.to_vec(),
+            entry,
+        });
+        self.command(Command::Stream {
+            partition: PARTITION,
+            origin: site(origin),
+            after: Position(after),
+            entries: entries.collect(),
+            upto: Position(upto),
+        });
+    }
+
+    /// Commits a change of the record.
+    fn change(&mut self, change: Change) -> Version {
+        let (previous, version) = (self.version, Version(self.version.0 + 1));
+        self.version = version;
+        self.changes.push(change.clone());
+        self.command(Command::Changed { partition: PARTITION, previous, version, change });
+        version
+    }
+
+    /// Gives the machine the versions that it lacks, up to this one.
+    fn give_versions_again(&mut self, upto: Version) {
+        let known = self.machine.version(PARTITION).unwrap();
+        for place in known.0..upto.0 {
+            let (previous, version) = (Version(place), Version(place + 1));
+            let change = self.changes[place as usize].clone();
+            self.command(Command::Changed { partition: PARTITION, previous, version, change });
+        }
+    }
+
+    /// Commits the last change of the record that the machine has asked for.
+    fn commit_asked(&mut self, is_it: impl Fn(&Change) -> bool) -> Version {
+        let wanted = |(_, question): &(AskId, Question)| match question {
+            Question::Change { change, .. } => is_it(change),
+            Question::End { .. } => false,
+        };
+        let place = self.asked.iter().rposition(wanted).expect("the machine asks for it");
+        let (ask, question) = self.asked.remove(place);
+        let Question::Change { change, .. } = question else { panic!("{question:?}") };
+        let version = self.change(change);
+        self.handle(Input::Answered { ask, answer: Answer::Committed(version) });
+        version
+    }
+
+    fn asks_for(&self, is_it: impl Fn(&Change) -> bool) -> bool {
+        let changes = self.asked.iter().filter_map(|(_, question)| match question {
+            Question::Change { change, .. } => Some(change),
+            Question::End { .. } => None,
+        });
+        changes.filter(|change| is_it(change)).count() > 0
+    }
+
+    /// Another site reports.
+    fn report_of(&mut self, from: u8, version: Version, seen: [u64; SITES]) {
+        let seen = seen.map(Position).to_vec();
+        self.message(from, Body::Report { version, seen, ended: None });
+    }
+
+    /// Returns what the machine reports to a site now about the stream of site 0.
+    fn reported_to(&mut self, to: u8) -> u64 {
+        self.sent.clear();
+        self.wait(Duration::from_millis(250));
+        let reports = self.sent.iter().filter_map(|(receiver, body)| match body {
+            Body::Report { seen, .. } if *receiver == site(to) => Some(seen[0].0),
+            _ => None,
+        });
+        reports.max().expect("the timer reports")
+    }
+
+    /// Grants tokens to this site, and has all others confirm it.
+    fn grant(&mut self, tokens: (u64, u64)) {
+        let tokens = Tokens { increments: tokens.0, decrements: tokens.1 };
+        let me = self.config.address.site;
+        let change = Change::Grant { key: KEY.to_vec(), site: me, epoch: Epoch(1), tokens };
+        let version = self.change(change);
+        for other in (0..SITES as u8).filter(|other| site(*other) != me) {
+            self.report_of(other, version, [0; SITES]);
+        }
+    }
+
+    fn take(&mut self, amount: i64) -> Option<TakeId> {
+        match self.command(Command::Take { key: KEY.to_vec(), amount, within: WITHIN }) {
+            Some(Response::Taken(take)) => Some(take),
+            Some(other) => panic!("{other:?}"),
+            None => None,
+        }
+    }
+
+    fn is_promised(&mut self, take: TakeId) -> bool {
+        let guard = Guard { key: KEY.to_vec(), protocol: PROTOCOL.number, claim: take.encode() };
+        self.promises += 1;
+        let id = PromiseId { coordinator: 0, sequence: self.promises };
+        let question = GuardQuestion::Promise { id, guards: guard.into() };
+        match self.command(Command::Guard(question)) {
+            Some(Response::Guard(GuardAnswer::Verdict(verdict))) => verdict == Verdict::Promised,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Ends the process, and starts another one from the journal.
+    fn restart(&mut self) {
+        let mut recovery = Recovery::new(self.config.clone());
+        for (place, record) in self.journal.iter().enumerate() {
+            recovery.take_record(place as u64 + 1, record).unwrap();
+        }
+        self.machine = recovery.into_machine();
+        self.asked.clear();
+        self.collect();
+    }
+}
+
+fn is_renewal(change: &Change) -> bool {
+    matches!(change, Change::Renew { .. })
+}
+
+fn foreign() -> Nonce {
+    Nonce { process: 99, number: 1 }
+}
+
+/// Has site 1 sponsor site 2 after it has seen position 10 of site 0, and then see position 20.
+fn sponsor(without: Option<Rule>) -> Host {
+    let mut host = Host::new(1, without);
+    host.change(Change::Exclude { site: site(2), term: Term(1) });
+    host.stream(0, (0, 10), vec![(10, Entry::Update(50))]);
+    host.message(2, Body::OfferRequest);
+    let offers = host.sent.iter().filter(|(_, body)| matches!(body, Body::Offer { .. }));
+    assert_eq!(offers.count(), 1);
+    host.stream(0, (10, 20), vec![(20, Entry::Update(1))]);
+    host
+}
+
+fn admit(host: &mut Host) {
+    let since = vec![Position(10), Position(0), Position(0)];
+    let (site, sponsor) = (site(2), site(1));
+    host.change(Change::Admit { site, term: Term(2), since, sponsor, nonce: foreign() });
+}
+
+#[test]
+fn a_sponsor_reports_no_more_than_it_has_offered_until_its_next_renewal() {
+    for (without, reported) in [(None, 10), (Some(Rule::PinReports), 20)] {
+        let mut host = sponsor(without);
+        assert_eq!(host.reported_to(0), reported, "{without:?}");
+    }
+    let mut host = sponsor(None);
+    host.wait(Duration::from_secs(2));
+    host.commit_asked(is_renewal);
+    assert_eq!(host.reported_to(0), 20);
+}
+
+#[test]
+fn an_offer_outlives_a_restart() {
+    for (without, reported) in [(None, 10), (Some(Rule::DurablePins), 20)] {
+        let mut host = sponsor(without);
+        host.restart();
+        assert_eq!(host.reported_to(0), reported, "{without:?}");
+    }
+}
+
+#[test]
+fn a_sponsor_reports_no_more_to_a_holder_that_has_not_confirmed_the_admission() {
+    for (without, reported) in [(None, 10), (Some(Rule::CapReports), 20)] {
+        let mut host = sponsor(without);
+        admit(&mut host);
+        host.wait(Duration::from_secs(2));
+        host.commit_asked(is_renewal);
+        assert_eq!(host.reported_to(0), reported, "{without:?}");
+        host.report_of(0, host.version, [20, 0, 0]);
+        assert_eq!(host.reported_to(0), 20);
+    }
+}
+
+#[test]
+fn this_lasts_even_if_the_admitted_site_is_excluded_again() {
+    for (without, reported) in [(None, 10), (Some(Rule::CapUntilConfirmed), 20)] {
+        let mut host = sponsor(without);
+        admit(&mut host);
+        host.wait(Duration::from_secs(2));
+        host.commit_asked(is_renewal);
+        host.change(Change::Exclude { site: site(2), term: Term(2) });
+        assert_eq!(host.reported_to(0), reported, "{without:?}");
+    }
+}
+
+#[test]
+fn a_stop_outlives_a_restart_although_its_end_is_not_in_the_stream_yet() {
+    for (without, serves) in [(None, false), (Some(Rule::DurableStops), true)] {
+        let mut host = Host::new(0, without);
+        host.grant((4, 0));
+        host.wait(Duration::from_millis(10));
+        host.wait(Duration::from_secs(2));
+        let ends = host.asked.iter().filter(|(_, it)| matches!(it, Question::End { .. }));
+        assert_eq!(ends.count(), 1);
+        host.restart();
+        host.report_of(1, host.version, [0; SITES]);
+        host.report_of(2, host.version, [0; SITES]);
+        assert_eq!(host.take(1).is_some(), serves, "{without:?}");
+    }
+}
+
+#[test]
+fn a_copy_outlives_a_restart() {
+    for (without, recycled) in [(None, false), (Some(Rule::DurableCopies), true)] {
+        let mut host = Host::new(0, without);
+        host.change(Change::Exclude { site: site(2), term: Term(1) });
+        host.grant((1, 0));
+        admit(&mut host);
+        let take = host.take(1).expect("there is a token");
+        assert!(host.is_promised(take));
+        host.stream(0, (0, 10), vec![(10, Entry::Update(1))]);
+        let (id, committed) = (PromiseId { coordinator: 0, sequence: 1 }, true);
+        host.command(Command::Guard(GuardQuestion::End { id, committed }));
+        // The admitted site has not seen the update.
+        let version = host.version;
+        host.report_of(1, version, [10, 0, 0]);
+        host.report_of(2, version, [0, 0, 0]);
+        host.restart();
+        // The host has the last version later than the machine needs it.
+        host.give_versions_again(Version(2));
+        host.report_of(1, version, [10, 0, 0]);
+        host.report_of(2, version, [0, 0, 0]);
+        assert_eq!(host.take(1).is_some(), recycled, "{without:?}");
+    }
+}
+
+/// Returns a host whose site has a lease and took a token for a decrement.
+fn decrementer(without: Option<Rule>) -> (Host, TakeId) {
+    let mut host = Host::new(0, without);
+    host.stream(1, (0, 10), vec![(10, Entry::Update(100))]);
+    host.wait(Duration::from_millis(10));
+    host.commit_asked(is_renewal);
+    host.grant((0, 4));
+    let take = host.take(-1).expect("there are tokens");
+    (host, take)
+}
+
+#[test]
+fn a_decrement_needs_the_lease_at_its_promise() {
+    let (mut host, take) = decrementer(None);
+    assert!(host.is_promised(take));
+    for (without, promised) in [(None, false), (Some(Rule::LeaseAtCommit), true)] {
+        let (mut host, _) = decrementer(without);
+        // The site's right has ended, and the new token lasts.
+        host.now = host.now.after(Duration::from_secs(5));
+        let take = host.take(-1).expect("there are tokens");
+        assert_eq!(host.is_promised(take), promised, "{without:?}");
+    }
+}
+
+#[test]
+fn a_decrement_needs_the_right_under_which_it_was_taken() {
+    for (without, promised) in [(None, false), (Some(Rule::TermAtCommit), true)] {
+        let (mut host, take) = decrementer(without);
+        host.change(Change::Exclude { site: site(0), term: Term(1) });
+        let (seen, renewals) = (vec![Position(0); SITES], 0);
+        host.message(1, Body::Offer { term: Term(1), renewals, seen });
+        host.commit_asked(|change| matches!(change, Change::Admit { .. }));
+        assert_eq!(host.is_promised(take), promised, "{without:?}");
+    }
+}
+
+#[test]
+fn a_floor_rises_when_holders_of_decrements_have_confirmed_it() {
+    let is_raise = |change: &Change| matches!(change, Change::Raise { .. });
+    for (without, early) in [(None, false), (Some(Rule::RaiseAfterHolders), true)] {
+        let (mut host, _) = decrementer(without);
+        let tokens = Tokens { increments: 0, decrements: 2 };
+        host.change(Change::Grant { key: KEY.to_vec(), site: site(1), epoch: Epoch(1), tokens });
+        let proposed = host.change(Change::Propose { key: KEY.to_vec(), floor: 80 });
+        host.report_of(2, Version(0), [0, 10, 0]);
+        host.wait(Duration::from_millis(100));
+        assert_eq!(host.asks_for(is_raise), early, "{without:?}");
+        host.report_of(1, proposed, [0, 10, 0]);
+        host.wait(Duration::from_millis(100));
+        assert!(host.asks_for(is_raise), "{without:?}");
+    }
+}
+
+#[test]
+fn a_floor_rises_when_enough_sites_store_the_updates_on_which_it_depends() {
+    let is_raise = |change: &Change| matches!(change, Change::Raise { .. });
+    for (without, early) in [(None, false), (Some(Rule::RaiseStored), true)] {
+        let (mut host, _) = decrementer(without);
+        host.stream(1, (10, 20), vec![(20, Entry::Update(50))]);
+        host.change(Change::Propose { key: KEY.to_vec(), floor: 120 });
+        host.wait(Duration::from_millis(100));
+        assert_eq!(host.asks_for(is_raise), early, "{without:?}");
+        host.report_of(2, Version(0), [0, 20, 0]);
+        host.wait(Duration::from_millis(100));
+        assert!(host.asks_for(is_raise), "{without:?}");
+    }
+}
+
+#[test]
+fn a_site_is_removed_when_it_has_no_right() {
+    let is_removal = |change: &Change| matches!(change, Change::Remove { .. });
+    for (without, early) in [(None, false), (Some(Rule::RemoveAfterExclusion), true)] {
+        let mut host = Host::new(0, without);
+        let (site, upto) = (site(2), Position(10));
+        host.command(Command::Remove { partition: PARTITION, site, upto });
+        host.wait(Duration::from_millis(100));
+        assert_eq!(host.asks_for(is_removal), early, "{without:?}");
+        host.change(Change::Exclude { site, term: Term(1) });
+        host.wait(Duration::from_millis(100));
+        assert!(host.asks_for(is_removal), "{without:?}");
+    }
+}
+
+#[test]
+fn tokens_of_a_removed_site_count_until_the_rest_of_its_stream_is_there() {
+    let read = || Command::Interval { key: KEY.to_vec(), within: Duration::ZERO };
+    let answer = |greatest| Some(Response::Interval { least: 100, greatest });
+    for (without, greatest) in [(None, 104), (Some(Rule::CountUntilCut), 100)] {
+        let (mut host, _) = decrementer(without);
+        let (key, epoch) = (KEY.to_vec(), Epoch(1));
+        let tokens = Tokens { increments: 4, decrements: 0 };
+        host.change(Change::Grant { key, site: site(2), epoch, tokens });
+        host.change(Change::Exclude { site: site(2), term: Term(1) });
+        assert_eq!(host.command(read()), answer(104));
+        host.change(Change::Remove { site: site(2), upto: Position(10) });
+        assert_eq!(host.command(read()), answer(greatest), "{without:?}");
+        host.stream(2, (0, 10), Vec::new());
+        assert_eq!(host.command(read()), answer(100));
+        // What does not remain has no effect.
+        host.stream(2, (10, 20), vec![(20, Entry::Update(1))]);
+        assert_eq!(host.command(read()), answer(100));
+    }
+}
+
+#[test]
+fn a_partition_is_closed_when_all_leases_have_ended() {
+    let is_close = |change: &Change| matches!(change, Change::Close { .. });
+    for (without, early) in [(None, false), (Some(Rule::CloseAfterLeases), true)] {
+        let mut host = Host::new(0, without);
+        host.change(Change::Exclude { site: site(0), term: Term(1) });
+        host.change(Change::Exclude { site: site(1), term: Term(1) });
+        let (site, upto) = (site(2), Position(10));
+        host.command(Command::Remove { partition: PARTITION, site, upto });
+        host.wait(Duration::from_millis(100));
+        assert_eq!(host.asks_for(is_close), early, "{without:?}");
+        host.wait(Duration::from_secs(5));
+        // A renewal has just been seen.
+        host.change(Change::Renew { site, term: Term(1), nonce: foreign() });
+        host.wait(Duration::from_secs(5));
+        assert_eq!(host.asks_for(is_close), early, "{without:?}");
+        host.wait(Duration::from_secs(2));
+        assert!(host.asks_for(is_close), "{without:?}");
+    }
+}
+
+#[test]
+fn a_site_without_the_right_names_those_who_have_it() {
+    let mut host = Host::new(0, None);
+    host.change(Change::Exclude { site: site(0), term: Term(1) });
+    let read = Command::Interval { key: KEY.to_vec(), within: Duration::ZERO };
+    let readers = vec![site(1), site(2)];
+    assert_eq!(host.command(read), Some(Response::Cannot(Cannot::NotReader { readers })));
+}
+
+#[test]
+fn the_largest_numbers_are_handled() {
+    let (mut host, _) = decrementer(None);
+    for amount in [i64::MAX, i64::MIN] {
+        assert_eq!(host.take(amount), None);
+        host.stream(2, (0, 30), vec![(10, Entry::Update(amount)), (20, Entry::Update(amount))]);
+        host.wait(Duration::from_millis(100));
+        let far = Tokens { increments: u64::MAX, decrements: u64::MAX };
+        for holder in [1, 2] {
+            let epoch = Epoch(u64::MAX - 1);
+            let key = KEY.to_vec();
+            host.change(Change::Grant { key, site: site(holder), epoch, tokens: far });
+        }
+        host.change(Change::Propose { key: KEY.to_vec(), floor: amount });
+        host.change(Change::Raise { key: KEY.to_vec() });
+        let read = Command::Interval { key: KEY.to_vec(), within: Duration::ZERO };
+        let answer = host.command(read);
+        assert!(matches!(answer, Some(Response::Cannot(Cannot::TooWide { .. }))), "{answer:?}");
+        host.wait(Duration::from_millis(100));
+    }
+    host.change(Change::Lower { key: KEY.to_vec(), floor: Some(i64::MIN) });
+    host.wait(Duration::from_secs(100));
+}
+
+#[test]
+fn what_does_not_fit_the_cluster_has_no_effect() {
+    let mut host = Host::new(0, None);
+    let far = site(200);
+    host.change(Change::Renew { site: far, term: Term(1), nonce: foreign() });
+    host.change(Change::Exclude { site: far, term: Term(1) });
+    let (since, sponsor) = (vec![Position(0)], site(1));
+    host.change(Change::Admit { site: far, term: Term(1), since, sponsor, nonce: foreign() });
+    host.stream(200, (0, 10), vec![(10, Entry::Update(1))]);
+    host.wait(Duration::from_secs(1));
+    assert_eq!(host.machine.known(PARTITION), Some(&[Position(0); SITES][..]));
+}
