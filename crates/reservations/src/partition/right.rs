@@ -252,6 +252,10 @@ impl Partition {
 
     /// Offers what the site has seen, and reports no more until the offer ends (S4, R5).
     pub(super) fn on_offer_request(&mut self, step: &mut Step<'_>, from: SiteId) {
+        // A renewal on its way would end the offer before the site could use it.
+        if self.right.asking || self.agreed.version < self.right.wait_for {
+            return;
+        }
         let Ok(reader) = self.ready(step.config) else { return };
         let (term, renewals) = (reader.term, reader.renewals);
         if self.pin.is_none() {

@@ -321,7 +321,8 @@ impl World {
                 let of = |placed: &&Placed| config.partition_of(&placed.key) == id;
                 let entries = all.iter().filter(of).cloned().collect();
                 let origin = SiteId(origin as u8);
-                if self.faulty && self.random.one_in(100) {
+                let has = self.nodes[site].machine.known(id).unwrap()[origin.index()];
+                if self.faulty && has <= after && self.random.one_in(100) {
                     // A host may err: the machine ignores entries after a gap.
                     let (after, upto) = (Position(upto.0 + 10), Position(upto.0 + 20));
                     let entries = Vec::new();
@@ -415,7 +416,8 @@ impl World {
             }
             self.nodes[site].given_versions += 1;
             let (partition, previous, version, change) = self.strong.log[place].clone();
-            if self.faulty && self.random.one_in(100) {
+            let has = self.nodes[site].machine.version(partition).unwrap();
+            if self.faulty && has <= previous && self.random.one_in(100) {
                 let (previous, version) = (Version(version.0 + 1), Version(version.0 + 2));
                 let change = change.clone();
                 let command = Command::Changed { partition, previous, version, change };
