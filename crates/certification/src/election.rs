@@ -184,8 +184,8 @@ impl Election {
         if !between {
             return false;
         }
-        // The time exceeds the interval of a candidate's questions. It is longer at members before
-        // which other members should take over.
+        // The time exceeds the interval of a candidate's questions. It grows with the number of
+        // members that may take over before this one.
         let others = electorate.configuration.members.len() as u32 + self.turn(electorate);
         let patience = electorate.patience * (4 + others);
         let takes_over = self.unheard.asks(unhearing, electorate.now, patience);

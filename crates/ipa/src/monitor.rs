@@ -1,14 +1,14 @@
 //! Monitors of latency: which reads are likely to arrive in time (IPA §4.2.1).
 //!
 //! The paper keeps an exponentially decaying sample of latencies. Two histograms whose counts decay
-//! take its place: without sampling, no random numbers are needed, and reads that were given up can
-//! be counted, of which nothing is known but that they take longer than their bound. Decision 0044.
+//! take its place. They need no random numbers. They also count the reads that were given up: all
+//! that is known of such a read is that it takes longer than its bound. Decision 0044.
 
 use std::time::Duration;
 
 /// Time in which a count loses half of its weight.
 const HALF_LIFE: Duration = Duration::from_secs(10);
-/// Shortest latency that the histograms tell apart from none: 64 µs.
+/// Upper end of the first bucket: 64 µs.
 const SHORTEST: f64 = 64e-6;
 /// Buckets per doubling of the latency.
 const PER_DOUBLING: f64 = 4.0;
@@ -16,9 +16,9 @@ const PER_DOUBLING: f64 = 4.0;
 const BUCKETS: usize = 96;
 /// Number of reads that are attempted in any case, to learn.
 const FEW: u32 = 4;
-/// Least share of reads that arrive in time for which the next one is attempted.
+/// A read is attempted if at least this share of the known reads arrived within its bound.
 const LIKELY: f64 = 0.9;
-/// Number of reads of which one is attempted although it is not likely to arrive in time: 1.6%.
+/// Of this many reads that are not likely to arrive in time, one is attempted: 1.6%.
 const PROBED: u32 = 64;
 
 /// Monitor of one kind of read: of one client, one operation and one level.
@@ -96,14 +96,14 @@ impl Monitor {
         if of == 0.0 { 0.0 } else { met / of }
     }
 
-    /// Returns whether few attempts have ever shown whether reads arrive within a bound.
+    /// Returns whether fewer than [`FEW`] attempts so far tell whether reads arrive within a bound.
     fn is_unknown(&self, bound: Duration) -> bool {
         let given_up = self.ever_given_up[bucket(bound)..].iter();
         given_up.fold(self.ever_arrived, |sum, more| sum.saturating_add(*more)) < FEW
     }
 
-    /// Returns the weights of the reads that arrived within a bound, and of all that show whether
-    /// reads do.
+    /// Returns the weights of the reads that arrived within a bound, and of all reads that count
+    /// for this bound: those that arrived, and those that were not given up sooner.
     fn weights(&self, bound: Duration) -> (f64, f64) {
         let at = bucket(bound);
         let met: f64 = self.arrived[..=at].iter().sum();
@@ -213,7 +213,7 @@ mod tests {
         assert!(monitor.likelihood(100 * MS) > 0.99 && monitor.likelihood(10 * MS) < 0.01);
     }
 
-    /// At any pace: what is known does not have to be learned again because it is old.
+    /// At any pace: the monitor need not learn again what it learned long ago.
     #[test]
     fn attempts_in_vain_are_few_also_for_clients_that_read_rarely() {
         for pace in [10 * MS, 200 * MS, 5_000 * MS] {

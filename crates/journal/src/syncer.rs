@@ -19,8 +19,8 @@ use crate::writer::Writer;
 
 /// Number of written bytes after which the thread syncs, even if more batches are waiting.
 const BURST_BYTES: usize = 8 << 20;
-/// Number of buffers kept for later batches, and their maximum size: memory that is new to the
-/// process costs more at its first use than writing to it.
+/// Number of buffers kept for later batches, and their maximum size. The first use of new memory
+/// costs more than filling it.
 const SPARE_BUFFERS: usize = 4;
 const SPARE_BYTES: usize = 1 << 20;
 /// Number of bytes of a snapshot that are passed to its thread at once.
@@ -123,7 +123,7 @@ impl<D: Disk> Syncer<D> {
         let counters = Arc::new(Counters::default());
         counters.set_segments(writer.segments());
         let counting = counters.clone();
-        // The size of these records is known only as that of their frames.
+        // Of the records appended before the start, only the bytes of their frames are known.
         let before = encoder.waiting_bytes() as u64;
         let sync_at = None;
         let thread =

@@ -1,6 +1,6 @@
 //! Completes transactions whose coordinators are gone.
 //!
-//! A transaction of several groups that write stores a record together with the first of them.
+//! If several groups of a transaction write, it stores a record together with the first of them.
 //! Every host that uses the databases may look for records from time to time, and takes over those
 //! that are older than [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms). Several hosts may
 //! do so at the same time.
@@ -21,7 +21,7 @@ use crate::request::calls::{List, StoreError};
 use crate::versioned::Unreadable;
 use crate::witness;
 
-/// Content of a record's name.
+/// What was found under a record's name.
 #[derive(Debug)]
 pub enum Found {
     /// A record.
@@ -191,9 +191,9 @@ pub async fn recover(
 /// Whether transactions are visible as a whole in places, by their commit witnesses.
 type Seen = BTreeMap<(Location, TransactionId), bool>;
 
-/// Returns whether a transaction waits for one of these, and would wait in vain. It does not wait
-/// in vain if the commit witness exists although the other transaction is still incomplete
-/// elsewhere.
+/// Returns whether a transaction waits for one of the transactions in `by`, and would wait in vain.
+/// If the other transaction's commit witness is in that place, it need not wait, even if the other
+/// transaction is incomplete elsewhere.
 async fn is_blocked(
     record: &Record,
     by: &BTreeSet<TransactionId>,

@@ -66,8 +66,9 @@ impl Charged {
     }
 }
 
-/// Classes of steps. A first run finds them; in a second, identical run, each class has its own
-/// function. Two runs are necessary because the outputs of a step are known only after it.
+/// Classes of steps. A first run finds them. In a second, identical run, the steps of each class
+/// run in a function of their own, so that callgrind counts them separately. Two runs are necessary
+/// because the outputs of a step are known only after it.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     numbers: BTreeMap<Class<'static>, usize>,

@@ -94,8 +94,8 @@ impl Reader<'_> {
     /// Returns a space that Occult runs.
     fn occult(&self, table: &SpaceTable, sites: &[String]) -> Result<Space, ConfigError> {
         if table.prefix.is_empty() {
-            let reason = "keys of no other space, Solera's own among them, cannot have this level: give the \
-                          space a prefix";
+            let reason = "a space without a prefix contains Solera's own keys, which cannot have this level: \
+                          give the space a prefix";
             return self.refuse(table, table.level.span().start, reason);
         }
         self.fixed_relation(table, Level::PcPsi)?;
@@ -129,8 +129,8 @@ impl Reader<'_> {
             return self.refuse(table, table.level.span().start, reason);
         }
         if table.prefix.is_empty() {
-            let reason = "keys of no other space, Solera's own among them, are not for an example: give it a \
-                          prefix";
+            let reason = "a space without a prefix contains Solera's own keys, which an example cannot hold: \
+                          give the space a prefix";
             return self.refuse(table, table.level.span().start, reason);
         }
         let strong = table.strong.as_ref().map(|list| ("strong", list.span().start));
@@ -183,7 +183,7 @@ impl Reader<'_> {
         }
         let pairs = table.conflicts.as_ref();
         if let Some(list) = pairs.filter(|list| list.get_ref().is_empty()) {
-            let reason = "conflicts names no pair; leave it out for what is safe";
+            let reason = "conflicts names no pair; remove it to use the default conflicts";
             return self.refuse(table, list.span().start, reason);
         }
         for pair in pairs.iter().flat_map(|list| list.get_ref()) {

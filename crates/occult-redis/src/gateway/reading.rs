@@ -20,8 +20,8 @@ use crate::stored::{Damage, Kind, Layout, Record, Stored, open_envelope};
 const DELAYS: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4)];
 
-/// Difference of stamps, in µs, from which the gateway concludes that a slot has few writes: about
-/// the time of all attempts.
+/// If a copy's stamp is this much below the one that the session needs, in µs, the gateway
+/// concludes that the slot has few writes. It is about the time that all attempts take.
 const QUIET_US: u64 = 10_000;
 
 /// Commands that read bits. A function without writes cannot execute them on a string in an
@@ -269,7 +269,7 @@ impl Gateway {
     }
 }
 
-/// Returns the error of an answer to a look that is shorter than it should be.
+/// Returns the error for an answer to `look` that has too few values.
 fn of_look(slot: ShardId, values: &[Value]) -> Error {
     match values {
         [Value::Bulk(word), text] if word == b"FAILED" => {

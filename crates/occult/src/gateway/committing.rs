@@ -482,7 +482,7 @@ impl Gateway {
         }
     }
 
-    /// Ends a transaction of one home whose client may have stopped waiting.
+    /// Ends a transaction whose client may have stopped waiting.
     fn conclude(
         &mut self,
         context: &mut Context<'_>,

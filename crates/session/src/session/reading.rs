@@ -159,7 +159,8 @@ impl<W: Context> ClientSession<W> {
             let is_last = at + 1 == locals.len();
             let mut read = pin!(self.execute_causal(op, local));
             let mut waits = true;
-            // Of several local reads, the last one waits for nothing but its worker.
+            // When the time is over, a local read that still waits gives way to the next, weaker
+            // one. The last one waits for its worker only.
             while waits_for_strong || waits {
                 tokio::select! {
                     biased;

@@ -243,7 +243,7 @@ impl Transaction {
             }
             Entry::Vacant(own) => (0, key.len() + own.insert(effect).size()),
         };
-        // The operations on eventual spaces are counted when they begin. Their effects share the
+        // `operate` has counted operations on eventual spaces. Their effects share the operations'
         // values.
         if level != Level::Eventual {
             self.held = (self.held + after).saturating_sub(before);
@@ -423,8 +423,8 @@ impl Replica {
         }
         if transaction.accesses.is_some() {
             let snap_vec = transaction.snap_vec;
-            // The promise must cover this transaction's snapshot, so it is recorded while the
-            // transaction is open.
+            // `latest_vote` records a promise that must cover this transaction's snapshot, so it is
+            // called while the transaction is open.
             let until = self.latest_vote(now, &snap_vec);
             let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
             return self.commit_strong(now, request, tx, transaction, until, claim);
