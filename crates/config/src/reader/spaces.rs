@@ -334,7 +334,7 @@ mod tests {
         let whole = format!("[[space]]\nname = 'x'\nprefix = ''\nlevel = 'primary'\n{examples}");
         let error = ClusterSpec::parse("s.toml", &whole, Overrides::default()).unwrap_err();
         assert!(
-            error.to_string().contains("s.toml, line 4: space 'x': keys of no other"),
+            error.to_string().contains("s.toml, line 4: space 'x': a space without a prefix"),
             "{error}"
         );
         for (level, known) in [
