@@ -402,8 +402,8 @@ impl<W: Clone> Coordinator<W> {
     pub(crate) fn give_up(&mut self, tid: TransactionId) {
         if let Some(pending) = self.pending.get_mut(&tid) {
             pending.named = true;
-            pending.payloads.clear();
         }
+        self.cancel(tid);
     }
 
     /// Like [`Self::give_up`], for a transaction whose identifier no client receives.

@@ -28,6 +28,16 @@ use crate::modules::{Local, Sessions};
 /// Timeout of a request to another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
+impl Worker {
+    /// Sends UniStore's machine a command, and returns the request for its reply.
+    fn submit(&self, command: Command) -> RequestId {
+        let (request, now) = (self.new_request(), self.now());
+        let command = command.into();
+        self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
+        request
+    }
+}
+
 impl Context for Worker {
     fn address(&self) -> Address {
         self.address
@@ -89,18 +99,11 @@ impl Context for Worker {
     }
 
     async fn call(&self, command: Command) -> Option<Response> {
-        let request = self.new_request();
-        let now = self.now();
-        let command = command.into();
-        self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
-        self.reply_to(request).await
+        self.reply_to(self.submit(command)).await
     }
 
     async fn ask(&self, command: Command) -> Option<Response> {
-        let request = self.new_request();
-        let now = self.now();
-        let command = command.into();
-        self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
+        let request = self.submit(command);
         let mut open = OpenRequest { worker: self, request, answered: false };
         let response = self.reply_to(request).await;
         open.answered = true;
@@ -108,9 +111,7 @@ impl Context for Worker {
     }
 
     fn send(&self, command: Command) {
-        let (request, now) = (self.new_request(), self.now());
-        let command = command.into();
-        self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
+        self.submit(command);
         self.flush();
     }
 

@@ -7,7 +7,7 @@ use solera_commands::{Command as Described, Unit, lookup};
 use solera_config::ClusterSpec;
 use solera_data::Op;
 use solera_levels::Level;
-use solera_resp::Arguments;
+use solera_resp::{Arguments, parse_integer};
 
 use super::request::Request;
 use crate::context::Context;
@@ -77,7 +77,7 @@ fn level(name: &[u8]) -> Result<Level, String> {
 }
 
 fn bound(text: &[u8]) -> Result<Duration, String> {
-    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    let number = parse_integer(text).and_then(|ms| u64::try_from(ms).ok());
     match number.filter(|ms| (1..=LONGEST).contains(ms)) {
         Some(ms) => Ok(Duration::from_millis(ms)),
         None => Err(format!("ERR SOLERA.READ WITHIN takes milliseconds from 1 to {LONGEST}")),
@@ -147,6 +147,7 @@ mod tests {
             ("SOLERA.READ k WITHIN 0", ms),
             ("SOLERA.READ k WITHIN 60001", ms),
             ("SOLERA.READ k WITHIN -1", ms),
+            ("SOLERA.READ k WITHIN +1", ms),
             ("SOLERA.READ k WITHIN 1.5", ms),
             (
                 "SOLERA.READ k WITHIN 1 SET v",

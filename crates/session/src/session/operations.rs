@@ -90,7 +90,7 @@ impl<W: Context> ClientSession<W> {
         self.may_run(plan, strong)?;
         if let [single] = plan.ops.as_slice() {
             let result = match strong {
-                true => self.execute_strong(plan, single).await?,
+                true => self.execute_strong(plan.command, single).await?,
                 false => {
                     let level = self.worker.spec().spaces.level_of(&single.key);
                     self.execute_causal(single, level).await?

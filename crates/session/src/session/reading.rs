@@ -68,7 +68,6 @@ impl<W: Context> ClientSession<W> {
         wanted: Wanted,
     ) -> Result<Read, String> {
         let ways = self.ways(command, op)?;
-        self.worker.reach(&op.key).map_err(|error| error.to_string())?;
         match wanted {
             Wanted::At(level) => {
                 let suitable = ways.iter().rev().find(|(offered, _)| offered.at_least(level));
@@ -76,11 +75,7 @@ impl<W: Context> ClientSession<W> {
                     return Err(self.too_strong(op, level));
                 };
                 let result = match way {
-                    Way::Certified => {
-                        let strong = self.strong_command(command, op);
-                        let response = self.worker.call(strong).await;
-                        self.executed(response)?
-                    }
+                    Way::Certified => self.execute_strong(command, op).await?,
                     Way::Local(local) => self.execute_causal(op, *local).await?,
                 };
                 Ok((result, *level))
@@ -133,6 +128,7 @@ impl<W: Context> ClientSession<W> {
         ways: &[(Level, Way)],
         bound: Duration,
     ) -> Result<Read, String> {
+        self.worker.reach(&op.key).map_err(|error| error.to_string())?;
         let began = Instant::now();
         let (strongest, certified) = (ways[0].0, ways[0].1 == Way::Certified);
         let locals = if certified { &ways[1..] } else { ways };
@@ -152,6 +148,7 @@ impl<W: Context> ClientSession<W> {
             }
         });
         let mut late = pin!(sleep_until(began + bound));
+        // The response of the strong read, if it has succeeded.
         let (mut waits_for_strong, mut response) = (attempts, None);
         let mut result = Err(String::new());
         for (at, (level, way)) in locals.iter().enumerate() {
@@ -166,8 +163,8 @@ impl<W: Context> ClientSession<W> {
                     biased;
                     answer = &mut strong, if waits_for_strong => {
                         waits_for_strong = false;
-                        response = answer;
-                        if matches!(response, Some(Response::Executed { .. })) {
+                        response = answer.filter(|it| matches!(it, Response::Executed { .. }));
+                        if response.is_some() {
                             break;
                         }
                     }
@@ -181,7 +178,7 @@ impl<W: Context> ClientSession<W> {
                     break;
                 }
             }
-            if result.is_ok() || matches!(response, Some(Response::Executed { .. })) {
+            if result.is_ok() || response.is_some() {
                 break;
             }
         }
@@ -189,13 +186,13 @@ impl<W: Context> ClientSession<W> {
             let now = self.monitored_time();
             let monitor = self.monitors.of(command, strongest, now);
             match response {
-                Some(Response::Executed { .. }) => monitor.arrived(now, began.elapsed()),
-                _ => monitor.given_up(now, bound),
+                Some(_) => monitor.arrived(now, began.elapsed()),
+                None => monitor.given_up(now, bound),
             }
         }
         match response {
-            Some(Response::Executed { .. }) => Ok((self.executed(response)?, strongest)),
-            _ => result,
+            Some(_) => Ok((self.executed(response)?, strongest)),
+            None => result,
         }
     }
 

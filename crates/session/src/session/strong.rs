@@ -89,22 +89,18 @@ impl<W: Context> ClientSession<W> {
     /// The error reply.
     pub(crate) async fn execute_strong(
         &mut self,
-        plan: &Plan<'_>,
+        command: CommandId,
         op: &KeyOp<'_>,
     ) -> Result<Result<Outcome, OpError>, String> {
         self.worker.reach(&op.key).map_err(|error| error.to_string())?;
-        let response = self.worker.call(self.strong_command(plan.command, op)).await;
-        self.executed(response)
-    }
-
-    /// Returns the command that executes an operation as a strong transaction.
-    pub(crate) fn strong_command(&self, command: CommandId, op: &KeyOp<'_>) -> Command {
-        Command::ExecuteStrong {
+        let command = Command::ExecuteStrong {
             past: self.pasts.causal,
             key: (&*op.key).into(),
             op: op.op.clone(),
             kind: self.class_of(command, op).as_kind(),
-        }
+        };
+        let response = self.worker.call(command).await;
+        self.executed(response)
     }
 
     /// Takes the response to a transaction of one operation.
