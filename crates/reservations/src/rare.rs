@@ -23,6 +23,8 @@ solera_machine::rare_paths! {
     STOPPED = "reservations: a token of an ended epoch was refused";
     /// A guard refuses a decrement.
     NO_RIGHT = "reservations: a decrement was refused without the right";
+    /// A reservation ends before its promise, and gives tokens back.
+    RELEASED = "reservations: a reservation gave tokens back";
     /// The floor rises.
     RAISED = "reservations: a floor was raised";
     /// The floor falls.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_machine::{
-    Address, AskId, Guard, GuardAnswer, GuardQuestion, Machine, Now, PartitionId, PromiseId,
-    RequestId, Topology, Verdict,
+    Address, AskId, Guard, GuardAnswer, GuardQuestion, Guarded, Machine, Now, PartitionId,
+    PromiseId, RequestId, Topology, Verdict,
 };
 use solera_reservations::{
-    Answer, Body, Cannot, Change, Command, Config, Entry, Epoch, Input, Message, Need, Nonce,
-    Output, PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response, Rule,
-    TakeId, Term, Tokens, Version,
+    Answer, Body, Cannot, Change, Claim, Command, Config, Entry, Epoch, Input, Message, Need,
+    Nonce, Output, PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response,
+    Rule, TakeId, Term, Tokens, Version,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -205,7 +205,11 @@ impl Host {
     }
 
     fn is_promised(&mut self, take: TakeId) -> bool {
-        let guard = Guard { key: KEY.to_vec(), protocol: PROTOCOL.number, claim: take.encode() };
+        let guard = Guard {
+            key: KEY.to_vec(),
+            protocol: PROTOCOL.number,
+            claim: Claim::Take(take).encode(),
+        };
         self.promises += 1;
         let id = PromiseId { coordinator: 0, sequence: self.promises };
         let question = GuardQuestion::Promise { id, guards: guard.into() };
@@ -529,4 +533,100 @@ fn a_site_with_less_than_its_share_asks_others_for_room() {
         *to == site(1) && matches!(body, Body::Ask { need: Need::Room, .. })
     };
     assert!(host.sent.iter().any(asks), "{:?}", host.sent);
+}
+
+fn tokens(increments: u64, decrements: u64) -> Claim {
+    Claim::Tokens(Tokens { increments, decrements })
+}
+
+fn guards(claim: Claim) -> Guarded {
+    Guard { key: KEY.to_vec(), protocol: PROTOCOL.number, claim: claim.encode() }.into()
+}
+
+impl Host {
+    fn reserve(&mut self, sequence: u64, claim: Claim) -> Option<Verdict> {
+        let id = PromiseId { coordinator: 0, sequence };
+        self.verdict(GuardQuestion::Reserve { id, guards: guards(claim) })
+    }
+
+    fn promise(&mut self, sequence: u64, claim: Claim) -> Option<Verdict> {
+        let id = PromiseId { coordinator: 0, sequence };
+        self.verdict(GuardQuestion::Promise { id, guards: guards(claim) })
+    }
+
+    fn verdict(&mut self, question: GuardQuestion) -> Option<Verdict> {
+        self.command(Command::Guard(question)).map(|response| match response {
+            Response::Guard(GuardAnswer::Verdict(verdict)) => verdict,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn end(&mut self, sequence: u64, committed: bool) {
+        let id = PromiseId { coordinator: 0, sequence };
+        self.command(Command::Guard(GuardQuestion::End { id, committed }));
+    }
+
+    fn answers(&self) -> Vec<Verdict> {
+        let answers = self.replies.iter().filter_map(|reply| match reply {
+            Response::Guard(GuardAnswer::Verdict(verdict)) => Some(verdict.clone()),
+            _ => None,
+        });
+        answers.collect()
+    }
+}
+
+#[test]
+fn a_reservation_waits_for_tokens_and_becomes_a_promise() {
+    let mut host = Host::new(0, None);
+    assert_eq!(host.reserve(1, tokens(2, 0)), None);
+    host.grant((4, 0));
+    assert_eq!(host.answers(), [Verdict::Promised]);
+    // Two of the four are left.
+    assert_eq!(host.reserve(2, tokens(3, 0)), None);
+    assert_eq!(host.promise(1, tokens(2, 0)), Some(Verdict::Promised));
+    let (promised, id) =
+        (host.machine.promises().next(), PromiseId { coordinator: 0, sequence: 1 });
+    assert_eq!(promised, Some(id));
+    // The other one stops waiting, so that its end lets nobody wait behind it.
+    host.end(2, false);
+    assert_eq!(host.reserve(3, tokens(2, 0)), Some(Verdict::Promised));
+    host.end(3, false);
+    assert_eq!(host.reserve(4, tokens(2, 0)), Some(Verdict::Promised), "3 gave back its tokens");
+}
+
+#[test]
+fn a_reservation_without_tokens_is_refused_with_the_reason() {
+    let mut host = Host::new(0, None);
+    let reason = |verdict: Option<Verdict>| match verdict {
+        Some(Verdict::Refused(refusal)) => refusal.reason,
+        other => panic!("{other:?}"),
+    };
+    let mut late = |claim| {
+        host.replies.clear();
+        assert_eq!(host.reserve(1, claim), None);
+        host.wait(host.config.timing.patience);
+        reason(host.answers().pop())
+    };
+    assert!(late(tokens(1, 0)).contains("no tokens in time"));
+    assert!(late(tokens(9, 0)).contains("at most 8 tokens"));
+    let guard = Guard { key: KEY.to_vec(), protocol: PROTOCOL.number, claim: vec![7] };
+    let id = PromiseId { coordinator: 0, sequence: 2 };
+    let junk = host.verdict(GuardQuestion::Reserve { id, guards: guard.into() });
+    assert!(reason(junk).contains("cannot be read"));
+    // A claim that names its tokens needs no others, and its promise is judged.
+    let unknown = Claim::Take(TakeId(foreign()));
+    assert_eq!(host.reserve(3, unknown), Some(Verdict::Promised));
+    assert!(reason(host.promise(3, unknown)).contains("taken back"));
+}
+
+#[test]
+fn a_promise_without_its_reservation_is_refused() {
+    let mut host = Host::new(0, None);
+    host.grant((4, 0));
+    assert_eq!(host.reserve(1, tokens(2, 0)), Some(Verdict::Promised));
+    assert!(matches!(host.promise(1, tokens(1, 0)), Some(Verdict::Refused(_))), "other guards");
+    assert_eq!(host.reserve(2, tokens(4, 0)), Some(Verdict::Promised), "1 gave back its tokens");
+    host.restart();
+    assert!(matches!(host.promise(2, tokens(4, 0)), Some(Verdict::Refused(_))));
+    assert_eq!(host.promise(3, tokens(0, 0)), Some(Verdict::Promised), "it needs none");
 }

@@ -239,6 +239,7 @@ impl World {
                 report: Duration::from_millis(10),
                 retry: Duration::from_millis(8),
                 tick: Duration::from_millis(3),
+                patience: clients::PATIENCE,
             };
             let config = Config {
                 founders: shape.sites - usize::from(shape.joins),
