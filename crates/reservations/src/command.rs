@@ -52,7 +52,9 @@ pub enum Command {
         /// The site now has everything up to this position.
         upto: Position,
     },
-    /// From the host: the next version of the record. A version that the machine has already has no
+    /// From the host: the next version of the record. The strong history orders the changes, and
+    /// each site passes all of them to its machine. The machine decides whether a change takes
+    /// effect; the version counts in both cases. A version that the machine has already has no
     /// effect.
     Changed {
         /// The partition.
@@ -61,7 +63,9 @@ pub enum Command {
         previous: Version,
         /// The version.
         version: Version,
-        /// The change that leads to it.
+        /// The version from which the change was derived ([`Question::Change`]).
+        read: Version,
+        /// The change.
         change: Change,
     },
     /// From the host: the members have agreed to remove a site, and what remains of its stream.
@@ -165,9 +169,8 @@ pub enum Response {
 /// A question to the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Change the record by a strong transaction. It must conflict if an item that it
-    /// [reads](Change::reads) was changed after `read`. The new version arrives as
-    /// [`Command::Changed`].
+    /// Append a change of the record to the strong history. It conflicts with nothing there, and
+    /// arrives as [`Command::Changed`].
     Change {
         /// The partition.
         partition: PartitionId,
@@ -191,11 +194,9 @@ pub enum Question {
 /// The answer to a [`Question`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The change is committed.
-    Committed(Version),
-    /// The change conflicts. An item that it reads has changed by this version.
-    Conflict(Version),
-    /// The change may be committed or not, now or later.
+    /// The change has this version in the strong history, whether it takes effect or not.
+    Decided(Version),
+    /// The change may be in the strong history or not, now or later.
     Unknown,
     /// To [`Question::End`]: the entry is in the stream.
     Ended,

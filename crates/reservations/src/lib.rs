@@ -59,7 +59,7 @@ mod rare;
 mod record;
 mod recovery;
 
-pub use agreed::{Agreed, Change, Grant, Item, Key, KeyRecord, Reader};
+pub use agreed::{Agreed, Change, Changed, Grant, Key, KeyRecord, Reader};
 pub use command::{Answer, Cannot, Claim, Command, Entry, Placed, Question, Response, TakeId};
 pub use config::{Config, Policy, Rule, Timing};
 pub use machine::{Checkpoint, Reservations};

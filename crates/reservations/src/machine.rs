@@ -128,8 +128,8 @@ impl Reservations {
                 let position = partition.on_stream(step, origin, after, entries, upto);
                 step.reply(request, Response::Position(position));
             }
-            Command::Changed { previous, version, change, .. } => {
-                let version = partition.on_changed(step, previous, version, change);
+            Command::Changed { previous, version, read, change, .. } => {
+                let version = partition.on_changed(step, previous, version, (read, change));
                 step.reply(request, Response::Version(version));
             }
             Command::Remove { site, upto, .. } => {
@@ -161,7 +161,7 @@ impl Reservations {
         let Some((partition, subject)) = self.out.close(ask) else { return };
         let Some(partition) = self.partitions.get_mut(&partition) else { return };
         let version = match answer {
-            Answer::Committed(version) | Answer::Conflict(version) => Some(*version),
+            Answer::Decided(version) => Some(*version),
             Answer::Unknown | Answer::Ended => None,
         };
         match &subject {

@@ -33,7 +33,7 @@ struct Host {
     journal: Vec<Vec<u8>>,
     /// Last version of the record, and all changes that have led to it.
     version: Version,
-    changes: Vec<Change>,
+    changes: Vec<(Version, Change)>,
     /// Outputs since the last look.
     replies: Vec<Response>,
     asked: Vec<(AskId, Question)>,
@@ -127,12 +127,16 @@ impl Host {
         });
     }
 
-    /// Commits a change of the record.
+    /// Appends a change of the record to the strong history. It is derived from the last version.
     fn change(&mut self, change: Change) -> Version {
+        self.change_from(self.version, change)
+    }
+
+    fn change_from(&mut self, read: Version, change: Change) -> Version {
         let (previous, version) = (self.version, Version(self.version.0 + 1));
         self.version = version;
-        self.changes.push(change.clone());
-        self.command(Command::Changed { partition: PARTITION, previous, version, change });
+        self.changes.push((read, change.clone()));
+        self.command(Command::Changed { partition: PARTITION, previous, version, read, change });
         version
     }
 
@@ -141,8 +145,9 @@ impl Host {
         let known = self.machine.version(PARTITION).unwrap();
         for place in known.0..upto.0 {
             let (previous, version) = (Version(place), Version(place + 1));
-            let change = self.changes[place as usize].clone();
-            self.command(Command::Changed { partition: PARTITION, previous, version, change });
+            let (read, change) = self.changes[place as usize].clone();
+            let partition = PARTITION;
+            self.command(Command::Changed { partition, previous, version, read, change });
         }
     }
 
@@ -154,9 +159,9 @@ impl Host {
         };
         let place = self.asked.iter().rposition(wanted).expect("the machine asks for it");
         let (ask, question) = self.asked.remove(place);
-        let Question::Change { change, .. } = question else { panic!("{question:?}") };
-        let version = self.change(change);
-        self.handle(Input::Answered { ask, answer: Answer::Committed(version) });
+        let Question::Change { read, change, .. } = question else { panic!("{question:?}") };
+        let version = self.change_from(read, change);
+        self.handle(Input::Answered { ask, answer: Answer::Decided(version) });
         version
     }
 
@@ -629,4 +634,52 @@ fn a_promise_without_its_reservation_is_refused() {
     host.restart();
     assert!(matches!(host.promise(2, tokens(4, 0)), Some(Verdict::Refused(_))));
     assert_eq!(host.promise(3, tokens(0, 0)), Some(Verdict::Promised), "it needs none");
+}
+
+#[test]
+fn a_change_has_no_effect_if_what_it_depends_on_was_changed() {
+    let grant = |holder: u8| {
+        let tokens = Tokens { increments: 4, decrements: 0 };
+        Change::Grant { key: KEY.to_vec(), site: site(holder), epoch: Epoch(1), tokens }
+    };
+    let mut host = Host::new(0, None);
+    let other = |key: &[u8]| Change::Propose { key: key.to_vec(), floor: 8 };
+    for restarts in [false, true] {
+        let read = host.change(other(b"another"));
+        host.change_from(read, grant(1));
+        if restarts {
+            host.restart();
+        }
+        // It would exceed what both have seen to be free.
+        let version = host.change_from(read, grant(2));
+        let agreed = host.machine.agreed(PARTITION).unwrap();
+        assert_eq!(agreed.version, version);
+        let holders: Vec<SiteId> = agreed.keys[KEY].grants.iter().map(|it| it.site).collect();
+        assert_eq!(holders, [site(1)]);
+        let (key, epoch) = (KEY.to_vec(), Epoch(1));
+        host.change(Change::Reclaim { key, site: site(1), epoch });
+    }
+    // A renewal refuses an exclusion, and changes nothing for a grant.
+    let read = host.version;
+    host.change_from(read, Change::Renew { site: site(2), term: Term(1), nonce: foreign() });
+    host.change_from(read, Change::Exclude { site: site(2), term: Term(1) });
+    host.change_from(read, grant(0));
+    let agreed = host.machine.agreed(PARTITION).unwrap();
+    assert!(agreed.reader(site(2)).is_some());
+    assert_eq!(agreed.keys[KEY].grants.len(), 1);
+}
+
+#[test]
+fn a_renewal_without_effect_begins_no_lease() {
+    let read = || Command::Interval { key: KEY.to_vec(), within: Duration::ZERO };
+    for excluded in [false, true] {
+        let mut host = Host::new(0, None);
+        host.wait(Duration::from_millis(10));
+        if excluded {
+            host.change(Change::Exclude { site: site(2), term: Term(1) });
+        }
+        host.commit_asked(is_renewal);
+        let answered = matches!(host.command(read()), Some(Response::Interval { .. }));
+        assert_eq!(answered, !excluded);
+    }
 }
