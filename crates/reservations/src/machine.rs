@@ -89,12 +89,17 @@ impl Reservations {
     /// Returns whether the site may answer intervals of a partition while its lease lasts (R3).
     pub fn is_ready(&self, partition: PartitionId) -> bool {
         let partition = self.partitions.get(&partition);
-        partition.is_some_and(|partition| partition.ready(&self.config).is_ok())
+        partition.is_some_and(|partition| partition.is_ready(&self.config))
     }
 
     /// Returns the machine's copy of the record of a partition.
     pub fn agreed(&self, partition: PartitionId) -> Option<&Agreed> {
         self.partitions.get(&partition).map(|partition| &partition.agreed)
+    }
+
+    /// Returns the number of keys that the timer has looked after so far.
+    pub fn visits(&self) -> u64 {
+        self.partitions.values().map(|partition| partition.visits).sum()
     }
 
     /// Returns the open promises.

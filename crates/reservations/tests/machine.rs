@@ -394,10 +394,10 @@ fn a_floor_rises_when_holders_of_decrements_have_confirmed_it() {
         host.change(Change::Grant { key: KEY.to_vec(), site: site(1), epoch: Epoch(1), tokens });
         let proposed = host.change(Change::Propose { key: KEY.to_vec(), floor: 80 });
         host.report_of(2, Version(0), [0, 10, 0]);
-        host.wait(Duration::from_millis(100));
+        host.wait(host.config.timing.retry);
         assert_eq!(host.asks_for(is_raise), early, "{without:?}");
         host.report_of(1, proposed, [0, 10, 0]);
-        host.wait(Duration::from_millis(100));
+        host.wait(host.config.timing.retry);
         assert!(host.asks_for(is_raise), "{without:?}");
     }
 }
@@ -409,10 +409,10 @@ fn a_floor_rises_when_enough_sites_store_the_updates_on_which_it_depends() {
         let (mut host, _) = decrementer(without);
         host.stream(1, (10, 20), vec![(20, Entry::Update(50))]);
         host.change(Change::Propose { key: KEY.to_vec(), floor: 120 });
-        host.wait(Duration::from_millis(100));
+        host.wait(host.config.timing.retry);
         assert_eq!(host.asks_for(is_raise), early, "{without:?}");
         host.report_of(2, Version(0), [0, 20, 0]);
-        host.wait(Duration::from_millis(100));
+        host.wait(host.config.timing.retry);
         assert!(host.asks_for(is_raise), "{without:?}");
     }
 }
@@ -682,4 +682,45 @@ fn a_renewal_without_effect_begins_no_lease() {
         let answered = matches!(host.command(read()), Some(Response::Interval { .. }));
         assert_eq!(answered, !excluded);
     }
+}
+
+#[test]
+fn a_prefix_without_entries_is_not_recorded() {
+    let mut host = Host::new(0, None);
+    host.stream(1, (0, 10), vec![(10, Entry::Update(50))]);
+    let records = host.journal.len();
+    for upto in 11..100 {
+        host.stream(1, (10, upto), Vec::new());
+    }
+    assert_eq!(host.journal.len(), records);
+    assert_eq!(host.machine.known(PARTITION).unwrap()[1], Position(99));
+    // A restarted process has all entries, and is given the prefix again.
+    host.restart();
+    assert_eq!(host.machine.known(PARTITION).unwrap()[1], Position(10));
+    host.stream(1, (10, 99), Vec::new());
+    assert_eq!(host.machine.known(PARTITION).unwrap()[1], Position(99));
+}
+
+#[test]
+fn the_timer_does_not_visit_keys_with_unused_tokens() {
+    let mut host = Host::new(0, None);
+    for number in 0..1_000u32 {
+        let tokens = Tokens { increments: 4, decrements: 0 };
+        let (key, epoch) = (number.to_be_bytes().to_vec(), Epoch(1));
+        host.change(Change::Grant { key, site: site(0), epoch, tokens });
+    }
+    let tick = host.config.timing.tick;
+    host.wait(tick);
+    let visits = host.machine.visits();
+    assert!(visits >= 1_000);
+    for _ in 0..40 {
+        host.stream(1, (0, host.now.0), Vec::new());
+        host.report_of(1, host.version, [0; SITES]);
+        host.wait(tick);
+    }
+    assert_eq!(host.machine.visits(), visits);
+    // They are idle for a lease, and all epochs end.
+    host.wait(Duration::from_secs(1));
+    let ends = host.asked.iter().filter(|(_, it)| matches!(it, Question::End { .. }));
+    assert_eq!(ends.count(), 1_000);
 }

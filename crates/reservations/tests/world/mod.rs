@@ -22,6 +22,7 @@ use solera_time::SiteId;
 
 use self::clients::Clients;
 use self::network::Network;
+pub(crate) use self::node::LOWER_PREFIX;
 use self::node::{Node, PLANNED, Planned};
 use self::strong::Strong;
 use self::truth::Truth;

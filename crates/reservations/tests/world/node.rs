@@ -12,6 +12,9 @@ use super::{MS, World};
 /// Mean time that only a plan ends.
 pub(crate) const PLANNED: u64 = 5_000;
 
+/// A rare path of the world.
+pub(crate) const LOWER_PREFIX: &str = "world: a restarted site has lower prefixes than before";
+
 /// Parts of a checkpoint, each with the number of the last record that it includes.
 type Parts = Vec<(u64, Vec<u8>)>;
 
@@ -210,7 +213,14 @@ impl World {
         for (place, record) in node.journal.iter().enumerate().skip(from) {
             recovery.take_record(place as u64 + 1, record).unwrap();
         }
-        node.machine = recovery.into_machine();
+        let before = std::mem::replace(&mut node.machine, recovery.into_machine());
+        for id in (0..node.config.topology.partitions).map(PartitionId) {
+            let (was, is) = (before.known(id).unwrap(), node.machine.known(id).unwrap());
+            if was.iter().zip(is).any(|(was, is)| was > is) {
+                // Others may know of the greater prefix from a report.
+                *self.rare.entry(LOWER_PREFIX).or_default() += 1;
+            }
+        }
         // The host gives the machine again what it lacks.
         let first = PartitionId(0);
         let known = node.machine.known(first).unwrap();
