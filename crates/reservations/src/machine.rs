@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod guard;
+mod spend;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,6 +13,7 @@ use solera_time::Monotonic;
 pub use self::checkpoint::Checkpoint;
 use self::checkpoint::next_part;
 use self::guard::Reservation;
+pub use self::spend::Spent;
 use crate::agreed::Agreed;
 use crate::command::{Answer, Command, Response};
 use crate::config::{Config, Rule};

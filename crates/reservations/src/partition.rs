@@ -7,6 +7,7 @@ mod inputs;
 mod parts;
 mod requests;
 mod right;
+mod spending;
 mod timer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ use crate::agreed::{Agreed, Grant, Key, KeyRecord, Reader};
 use crate::command::Cannot;
 use crate::config::{Config, Rule};
 use crate::counter::Counter;
+use crate::machine::Spent;
 use crate::numbers::{Epoch, Kind, Position, Term, Tokens, Version};
 use crate::record::{Pin, Sponsored};
 
@@ -46,6 +48,9 @@ pub(crate) struct Partition {
     /// Reports of the other sites, by site.
     heard: Vec<Heard>,
     right: Right,
+    /// Updates that have used tokens without a promise and that are not in the site's stream yet, by
+    /// position.
+    spent: BTreeMap<Position, Vec<Spent>>,
     /// Keys for which a client or a guard waits.
     waiting: BTreeSet<Key>,
     /// Keys for which the timer has something to do, by time.
@@ -69,6 +74,7 @@ impl Partition {
             counters: BTreeMap::new(),
             heard: vec![heard; sites],
             right: Right::new(sites),
+            spent: BTreeMap::new(),
             waiting: BTreeSet::new(),
             due: BTreeSet::new(),
             visits: 0,

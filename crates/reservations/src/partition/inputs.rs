@@ -54,6 +54,9 @@ impl Partition {
                 self.visit_at(step.now, &placed.key);
             }
         }
+        if origin == self.me {
+            self.end_spent(step);
+        }
         if !was_ready && self.is_ready(step.config) {
             self.serve_all(step);
         } else {

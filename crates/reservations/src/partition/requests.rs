@@ -154,7 +154,7 @@ impl Partition {
     pub(super) fn may_take(
         &self,
         config: &Config,
-        key: &Key,
+        key: &[u8],
         tokens: Tokens,
     ) -> Result<(Epoch, Option<Term>), Cannot> {
         let grant = self.usable(config, key).ok_or(Cannot::NoTokens)?;

@@ -61,7 +61,7 @@ impl Partition {
     }
 
     /// Returns whether a report, a version or an answer may permit the site to do more.
-    fn is_pending(&self, key: &Key) -> bool {
+    pub(super) fn is_pending(&self, key: &[u8]) -> bool {
         let Some(counter) = self.counters.get(key) else { return false };
         let asks = counter.asking || counter.ending || self.agreed.version < counter.wait_for;
         let Some(record) = self.record(key) else { return asks };
