@@ -30,7 +30,7 @@ const KEYS: u64 = 3;
 /// Largest number of states that the check of a history may need before it falls back to bounds.
 const STATES: usize = 400;
 /// Time that a read may wait.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const PATIENCE: Duration = Duration::from_millis(1800);
 
 /// How workers keep error bounds.
 #[derive(Clone, Debug)]
@@ -50,12 +50,12 @@ impl BoundsShape {
             lease: ms(random.within(100, 600)),
         };
         let timing = Timing {
-            right: ms(400),
-            exclusion: ms(1200),
+            right: ms(1500),
+            exclusion: ms(3200),
             report: ms(random.within(10, 60)),
             retry: ms(random.within(20, 100)),
             tick: ms(random.within(3, 10)),
-            patience: scenario.timing.prepare_timeout * 3 / 4,
+            patience: ms(1000),
         };
         BoundsShape { policy, timing, without: Default::default() }
     }

@@ -304,9 +304,9 @@ impl World {
             }
         }
         if let Some(shape) = &self.bounds {
-            config = config.with_reservations(&shape.policies());
+            config = config.with_reservations(&shape.policies(), shape.timing);
             if let Some(bounds) = &mut config.reservations {
-                (bounds.timing, bounds.without) = (shape.timing, shape.without);
+                bounds.without = shape.without;
             }
         }
         let Some(options) = self.primary else { return config };

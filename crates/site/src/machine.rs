@@ -146,7 +146,11 @@ impl Config {
     /// Makes the worker run `reservations`, too, for keys with these prefixes, the longest first.
     /// Keys with a prefix that has no policy have no error bound.
     #[must_use]
-    pub fn with_reservations(mut self, bounds: &[(Vec<u8>, Option<Policy>)]) -> Config {
+    pub fn with_reservations(
+        mut self,
+        bounds: &[(Vec<u8>, Option<Policy>)],
+        timing: solera_reservations::Timing,
+    ) -> Config {
         let unistore = &mut self.unistore;
         let usual = solera_reservations::Config::new(unistore.address, unistore.topology.clone());
         let policies = bounds.iter().filter_map(|(prefix, it)| Some((prefix.clone(), (*it)?)));
@@ -157,6 +161,7 @@ impl Config {
             // Zero is no incarnation.
             incarnation: unistore.first_transaction + 1,
             journal: unistore.journal,
+            timing,
             ..usual
         });
         unistore.guards.push(solera_reservations::PROTOCOL.number);
@@ -164,6 +169,7 @@ impl Config {
             protocol: solera_reservations::PROTOCOL.number,
             prefixes: bounds.iter().map(|(prefix, it)| (prefix.clone(), it.is_some())).collect(),
             claim: |amount| Claim::Tokens(Tokens::of(amount)).encode(),
+            patience: timing.patience,
         });
         self
     }

@@ -170,6 +170,9 @@ pub struct GuardedKeys {
     pub prefixes: Arc<[(Vec<u8>, bool)]>,
     /// Returns the claim of a transaction that increments a key by an amount.
     pub claim: fn(i64) -> Vec<u8>,
+    /// Time that the protocol may need before it is ready, in addition to
+    /// [`Timing::prepare_timeout`].
+    pub patience: Duration,
 }
 
 impl GuardedKeys {

@@ -54,7 +54,8 @@ pub(crate) struct Partition {
 /// Readers that may still need an update after it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storing {
-    /// None: every live and future snapshot contains it, and there is no other site.
+    /// None: every live and future snapshot contains it, there is no other site, and no other
+    /// protocol reads the history.
     Alone,
     /// Other sites. Every live and future snapshot of this site contains it.
     Visible,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use solera_data::{Key, Op, Outcome};
 use solera_levels::Level;
@@ -666,8 +667,12 @@ fn guard_views(site: &mut Site) {
     for at in [FIRST, SECOND] {
         let prefixes = [(b"views:free".to_vec(), false), (b"views".to_vec(), true)];
         let claim = |amount: i64| amount.to_string().into_bytes();
-        site.configs.get_mut(&at).unwrap().guarded_keys =
-            Some(GuardedKeys { protocol: BANK, prefixes: Arc::new(prefixes), claim });
+        site.configs.get_mut(&at).unwrap().guarded_keys = Some(GuardedKeys {
+            protocol: BANK,
+            prefixes: Arc::new(prefixes),
+            claim,
+            patience: Duration::ZERO,
+        });
         site.records.entry(at).or_default();
         site.restart(at);
     }

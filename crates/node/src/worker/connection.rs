@@ -242,6 +242,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                             return Ok(true);
                         }
                         self.write().await?;
+                        // Other inputs may have changed the machine meanwhile.
+                        self.session.now = self.session.worker.now();
                     }
                 }
                 Err(error) => {

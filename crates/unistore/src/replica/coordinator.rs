@@ -520,10 +520,15 @@ impl Replica {
         let snap_vec = transaction.snap_vec;
         let size: usize = parts.values().map(WorkerPart::size).sum();
         let transfer = Duration::from_secs((size / SLOWEST_TRANSFER) as u64);
+        let is_guarded = parts.values().any(|part| !part.guards.is_empty());
+        let guards = self.worker.config.guarded_keys.as_ref().filter(|_| is_guarded);
+        let patience = self.worker.config.timing.prepare_timeout
+            + transfer
+            + guards.map_or(Duration::ZERO, |guards| guards.patience);
         transaction.preparing = Some(Preparing {
             request,
             since: now.monotonic,
-            patience: self.worker.config.timing.prepare_timeout + transfer,
+            patience,
             unprepared: participants.clone(),
             participants,
             writes: parts.values().any(|part| !part.writes.is_empty()),

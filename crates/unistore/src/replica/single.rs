@@ -127,7 +127,9 @@ impl Replica {
             Storing::Eventual
         } else if !self.snapshots_are_fresh(&snap_vec) {
             Storing::Pending
-        } else if self.worker.config.topology.sites() == 1 {
+        } else if self.worker.config.topology.sites() == 1
+            && self.worker.config.guarded_keys.is_none()
+        {
             Storing::Alone
         } else {
             Storing::Visible
