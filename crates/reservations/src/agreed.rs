@@ -53,6 +53,19 @@ pub struct KeyRecord {
     pub changed: Version,
 }
 
+/// Removal of a site as a holder (S6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removal {
+    /// Generation of the site that was removed.
+    pub generation: u32,
+    /// What remains of its stream.
+    pub upto: Position,
+    /// Version with the removal.
+    pub version: Version,
+    /// Version since which a later generation of the site takes part.
+    pub returned: Option<Version>,
+}
+
 /// A change of the record by a strong transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
@@ -89,6 +102,8 @@ pub enum Change {
     Remove {
         /// The site, which is no reader.
         site: SiteId,
+        /// Its generation.
+        generation: u32,
         /// What remains of its stream.
         upto: Position,
     },
@@ -181,8 +196,8 @@ pub struct Agreed {
     pub terms: Vec<Term>,
     /// Version in which the last readers lost the right, until others are founded.
     pub closed: Option<Version>,
-    /// Removed sites, with what remains of their streams and the version of the removal.
-    pub removed: BTreeMap<SiteId, (Position, Version)>,
+    /// The last removal of each site that was removed.
+    pub removed: BTreeMap<SiteId, Removal>,
     /// Versions of the last changes.
     pub changed: Changed,
     /// Keys with grants or a floor.
@@ -345,9 +360,15 @@ impl Agreed {
         self.readers.get(site.index())?.as_ref()
     }
 
-    /// Returns what remains of the stream of a removed site; `None` if it is not removed.
+    /// Returns what remains of the stream of a removed site; `None` if it takes part.
     pub fn remains(&self, site: SiteId) -> Option<Position> {
-        self.removed.get(&site).map(|(upto, _)| *upto)
+        let removal = self.removed.get(&site)?;
+        removal.returned.is_none().then_some(removal.upto)
+    }
+
+    /// Returns whether a generation of a site was removed as a holder.
+    pub fn is_removed(&self, site: SiteId, generation: u32) -> bool {
+        self.removed.get(&site).is_some_and(|removal| removal.generation >= generation)
     }
 
     /// Returns the sites with the right.
@@ -387,8 +408,12 @@ impl Agreed {
                     });
                 }
             }
-            Change::Remove { site, upto } => {
-                self.removed.entry(*site).or_insert((*upto, version));
+            Change::Remove { site, generation, upto } => {
+                if !self.is_removed(*site, *generation) {
+                    let (generation, upto) = (*generation, *upto);
+                    let removal = Removal { generation, upto, version, returned: None };
+                    self.removed.insert(*site, removal);
+                }
             }
             Change::Close { .. } => {
                 self.readers.fill(None);

@@ -71,9 +71,9 @@ pub enum Command {
         /// The change.
         change: Change,
     },
-    /// From the host: the members have agreed to remove a site, and what remains of its stream.
-    /// The host repeats it after a restart, until [`Agreed::removed`](crate::Agreed::removed)
-    /// contains the site.
+    /// From the host: the members have agreed what remains of the stream of a site that the list of
+    /// members says is leaving or removed. The host repeats it after a restart, until
+    /// [`Agreed::is_removed`](crate::Agreed::is_removed) is true for the site's generation.
     Remove {
         /// The partition.
         partition: PartitionId,

@@ -169,6 +169,9 @@ pub struct Config {
     pub topology: Arc<Topology>,
     /// Number of sites with which the cluster began. They are the first readers.
     pub founders: usize,
+    /// Generation of its site to which the worker belongs. In any generation but the first, the
+    /// worker has no data at its first start, and gets them from another site.
+    pub generation: u32,
     /// Number of sites that must store an update before a floor depends on it. Removals of fewer
     /// sites at a time must not lose what so many sites store.
     pub copies: usize,
@@ -191,6 +194,7 @@ impl Config {
         Config {
             address,
             founders: topology.sites(),
+            generation: 0,
             copies: topology.sites() / 2 + 1,
             topology,
             policies: Arc::new([]),

@@ -20,6 +20,7 @@
 //! | `partition::grants` | ends of epochs, tokens and floors |
 //! | `counter` | state of a key at a site |
 //! | `machine` | the machine of a worker; the contract on time |
+//! | `machine::members` | sites that leave and join |
 //! | `machine::guard` | reservations and promises |
 //! | `machine::spend`, `partition::spending` | updates that use tokens without a promise |
 //! | `partition::timer` | when the timer visits a key |
@@ -61,7 +62,7 @@ mod rare;
 mod record;
 mod recovery;
 
-pub use agreed::{Agreed, Change, Changed, Grant, Key, KeyRecord, Reader};
+pub use agreed::{Agreed, Change, Changed, Grant, Key, KeyRecord, Reader, Removal};
 pub use command::{Answer, Cannot, Claim, Command, Entry, Placed, Question, Response, TakeId};
 pub use config::{Config, Policy, Rule, Timing};
 pub use machine::{Checkpoint, Reservations, Spent};

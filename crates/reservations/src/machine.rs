@@ -2,12 +2,14 @@
 
 mod checkpoint;
 mod guard;
+mod members;
 mod spend;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use solera_machine::{Address, AskId, Machine, Now, PartitionId, PromiseId, RequestId};
+use solera_membership::Members;
 use solera_time::Monotonic;
 
 pub use self::checkpoint::Checkpoint;
@@ -42,6 +44,7 @@ pub struct Reservations {
     pub(crate) promises: BTreeMap<PromiseId, Vec<Held>>,
     /// Tokens that transactions have taken before their promise. A restart forgets them.
     reservations: BTreeMap<PromiseId, Reservation>,
+    pub(crate) members: Members,
     out: Outbox,
     next_tick: Option<Monotonic>,
     /// Whether a reader counts its lease anew at the first input. Used without `LeaseIsVolatile`
@@ -61,8 +64,10 @@ impl Reservations {
     pub(crate) fn empty(config: Config) -> Reservations {
         let own = config.topology.owned_by(config.address);
         let partitions = own.map(|id| (id, Partition::new(id, &config))).collect();
+        let (sites, me) = (config.sites(), config.me());
         Reservations {
             partitions,
+            members: Members::at_start(sites, config.founders, me, config.generation),
             config,
             promises: BTreeMap::new(),
             reservations: BTreeMap::new(),
@@ -157,7 +162,12 @@ impl Reservations {
         }
     }
 
-    fn on_message(&mut self, now: Monotonic, from: Address, message: Message) {
+    /// Drops messages of sites that leave, and of other generations: what they state holds for a
+    /// process whose data is gone.
+    fn on_message(&mut self, now: Monotonic, from: Address, generation: u32, message: Message) {
+        if !self.listens_to(from.site, generation) {
+            return;
+        }
         let (partitions, mut step) = self.step(now);
         if let Some(partition) = partitions.get_mut(&message.partition) {
             partition.on_message(&mut step, from.site, message.body);
@@ -204,7 +214,9 @@ impl Machine for Reservations {
         let now = now.monotonic;
         self.begin(now);
         match input {
-            Input::Message { from, message, .. } => self.on_message(now, from, message),
+            Input::Message { from, generation, message } => {
+                self.on_message(now, from, generation, message);
+            }
             Input::Client { request, command } => self.on_command(now, request, command),
             Input::Cancel { request } => {
                 for partition in self.partitions.values_mut() {

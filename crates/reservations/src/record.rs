@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use solera_machine::{DecodeError, PartitionId, PromiseId, Protocol};
 use solera_time::SiteId;
 
-use crate::agreed::{Change, Changed, Key, KeyRecord, Reader};
+use crate::agreed::{Change, Changed, Key, KeyRecord, Reader, Removal};
 use crate::command::Placed;
 use crate::numbers::{Epoch, Position, Term, Tokens, Version};
 use crate::protocol::PROTOCOL;
@@ -131,8 +131,8 @@ pub struct PartitionPart {
     pub terms: Vec<Term>,
     /// Version that has closed the partition.
     pub closed: Option<Version>,
-    /// Removed sites, with what remains of their streams and the version of the removal.
-    pub removed: BTreeMap<SiteId, (Position, Version)>,
+    /// The last removal of each site that was removed.
+    pub removed: BTreeMap<SiteId, Removal>,
     /// Versions of the last changes of the record.
     pub changed: Changed,
     /// An offer that may be open.

@@ -9,6 +9,7 @@ use solera_machine::{
     Address, AskId, Guard, GuardAnswer, GuardQuestion, Guarded, Machine, Now, PartitionId,
     PromiseId, RequestId, Topology, Verdict,
 };
+use solera_membership::{Change as MemberChange, Members, Participant};
 use solera_reservations::{
     Answer, Body, Cannot, Change, Claim, Command, Config, Entry, Epoch, Input, Message, Need,
     Nonce, Output, PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response,
@@ -171,6 +172,13 @@ impl Host {
             Question::End { .. } => None,
         });
         changes.filter(|change| is_it(change)).count() > 0
+    }
+
+    /// Has the list of members say that a site leaves.
+    fn set_leaving(&mut self, leaving: SiteId) {
+        let members = Members::new(SITES);
+        let members = members.changed(site(0), leaving, MemberChange::Remove).unwrap();
+        self.machine.set_members(self.reading(), &members);
     }
 
     /// Another site reports.
@@ -423,6 +431,7 @@ fn a_site_is_removed_when_it_has_no_right() {
     for (without, early) in [(None, false), (Some(Rule::RemoveAfterExclusion), true)] {
         let mut host = Host::new(0, without);
         let (site, upto) = (site(2), Position(10));
+        host.set_leaving(site);
         host.command(Command::Remove { partition: PARTITION, site, upto });
         host.wait(Duration::from_millis(100));
         assert_eq!(host.asks_for(is_removal), early, "{without:?}");
@@ -443,7 +452,7 @@ fn tokens_of_a_removed_site_count_until_the_rest_of_its_stream_is_there() {
         host.change(Change::Grant { key, site: site(2), epoch, tokens });
         host.change(Change::Exclude { site: site(2), term: Term(1) });
         assert_eq!(host.command(read()), answer(104));
-        host.change(Change::Remove { site: site(2), upto: Position(10) });
+        host.change(Change::Remove { site: site(2), generation: 0, upto: Position(10) });
         assert_eq!(host.command(read()), answer(greatest), "{without:?}");
         host.stream(2, (0, 10), Vec::new());
         assert_eq!(host.command(read()), answer(100));
@@ -461,6 +470,7 @@ fn a_partition_is_closed_when_all_leases_have_ended() {
         host.change(Change::Exclude { site: site(0), term: Term(1) });
         host.change(Change::Exclude { site: site(1), term: Term(1) });
         let (site, upto) = (site(2), Position(10));
+        host.set_leaving(site);
         host.command(Command::Remove { partition: PARTITION, site, upto });
         host.wait(Duration::from_millis(100));
         assert_eq!(host.asks_for(is_close), early, "{without:?}");
@@ -800,4 +810,28 @@ fn an_update_that_is_not_in_the_stream_counts_after_a_restart() {
         host.wait(Duration::from_secs(1));
         assert_eq!(ends(&host), 1);
     }
+}
+
+#[test]
+fn a_site_that_leaves_is_removed_as_a_holder() {
+    let is_removal = |change: &Change| matches!(change, Change::Remove { .. });
+    let mut host = Host::new(0, None);
+    assert!(host.machine.has_completed_removals());
+    let (partition, site, upto) = (PARTITION, site(2), Position(10));
+    host.change(Change::Exclude { site, term: Term(1) });
+    // The list does not say that it leaves.
+    host.command(Command::Remove { partition, site, upto });
+    host.wait(Duration::from_millis(100));
+    assert!(!host.asks_for(is_removal));
+    host.set_leaving(site);
+    assert!(!host.machine.has_completed_removals());
+    host.command(Command::Remove { partition, site, upto });
+    host.wait(Duration::from_millis(100));
+    host.commit_asked(is_removal);
+    assert!(host.machine.has_completed_removals());
+    // Its reports count no more.
+    host.grant((1, 0));
+    host.sent.clear();
+    host.message(2, Body::Ask { key: KEY.to_vec(), need: Need::Reports });
+    assert!(host.sent.is_empty());
 }

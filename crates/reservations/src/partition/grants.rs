@@ -145,10 +145,10 @@ impl Partition {
         let (record, counter) = (self.record(key)?, self.counters.get(key)?);
         self.agreed.reader_sites().next()?;
         let is_gone = |site: SiteId| {
-            let Some((upto, version)) = self.agreed.removed.get(&site) else { return false };
+            let Some(removal) = self.agreed.removed.get(&site) else { return false };
             let mut readers = self.agreed.reader_sites().filter(|reader| *reader != self.me);
-            readers.all(|reader| self.version_of(reader) >= *version)
-                && self.seen_by_readers(step.config, site) >= *upto
+            readers.all(|reader| self.version_of(reader) >= removal.version)
+                && self.seen_by_readers(step.config, site) >= removal.upto
         };
         let is_over = |grant: &&Grant| {
             let ended = counter.ended.get(&grant.site);

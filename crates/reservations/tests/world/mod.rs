@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_machine::{Address, AskId, Machine, PartitionId, RequestId, Topology};
+use solera_membership::{Change as MemberChange, Members, Participant};
 use solera_random::Random;
 use solera_reservations::{
     Agreed, Answer, Change, Command, Config, Entry, Epoch, Event, Input, Key, KeyRecord, Output,
@@ -509,6 +510,7 @@ impl World {
         self.removed = Some((site, at, Some(cut)));
         let upto = Position(10 * cut as u64);
         for other in others {
+            self.tell_members(other);
             for partition in 0..self.nodes[other].config.topology.partitions {
                 let partition = PartitionId(partition);
                 let site = SiteId(site as u8);
@@ -516,6 +518,16 @@ impl World {
                 self.command(other, UNHEARD, command);
             }
         }
+    }
+
+    /// Passes the list of members to a machine, if it has changed.
+    pub(crate) fn tell_members(&mut self, site: usize) {
+        let Some((removed, _, Some(_))) = self.removed else { return };
+        let members = Members::new(self.nodes.len());
+        let (me, removed) = (SiteId(site as u8), SiteId(removed as u8));
+        let members = members.changed(me, removed, MemberChange::Remove).unwrap();
+        let reading = self.reading(site);
+        self.nodes[site].machine.set_members(reading, &members);
     }
 
     /// The removal of a site takes effect: the value is without what does not remain.
@@ -629,6 +641,11 @@ impl World {
 
     fn finish(mut self) -> Report {
         self.compare_records();
+        for site in (0..self.nodes.len()).filter(|site| !self.is_removed(*site)) {
+            if !self.is_gone(site) && !self.nodes[site].machine.has_completed_removals() {
+                self.unfinished.push(format!("site {site} has not completed a removal"));
+            }
+        }
         for tx in &self.clients.transactions {
             let gone = self.is_gone(tx.site) || self.is_removed(tx.site);
             if tx.state != clients::State::Done && !gone {

@@ -266,6 +266,9 @@ impl World {
             })
             .min()
             .unwrap_or(0);
+        if !self.is_removed(site) {
+            self.tell_members(site);
+        }
         self.ends.retain(|end| end.site != site || !forgets);
         self.lose_requests(site);
         self.collect(site);
