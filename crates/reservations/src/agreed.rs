@@ -408,12 +408,10 @@ impl Agreed {
                     });
                 }
             }
-            Change::Remove { site, generation, upto } => {
-                if !self.is_removed(*site, *generation) {
-                    let (generation, upto) = (*generation, *upto);
-                    let removal = Removal { generation, upto, version, returned: None };
-                    self.removed.insert(*site, removal);
-                }
+            Change::Remove { site, generation, upto } if !self.is_removed(*site, *generation) => {
+                let (generation, upto) = (*generation, *upto);
+                let removal = Removal { generation, upto, version, returned: None };
+                self.removed.insert(*site, removal);
             }
             Change::Close { .. } => {
                 self.readers.fill(None);

@@ -641,8 +641,9 @@ impl World {
 
     fn finish(mut self) -> Report {
         self.compare_records();
-        for site in (0..self.nodes.len()).filter(|site| !self.is_removed(*site)) {
-            if !self.is_gone(site) && !self.nodes[site].machine.has_completed_removals() {
+        for site in 0..self.nodes.len() {
+            let gone = self.is_gone(site) || self.is_removed(site);
+            if !gone && !self.nodes[site].machine.has_completed_removals() {
                 self.unfinished.push(format!("site {site} has not completed a removal"));
             }
         }
