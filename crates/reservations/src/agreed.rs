@@ -107,6 +107,13 @@ pub enum Change {
         /// What remains of its stream.
         upto: Position,
     },
+    /// A later generation of a removed site takes part again, without any grant of the earlier ones.
+    Return {
+        /// The site.
+        site: SiteId,
+        /// Its generation.
+        generation: u32,
+    },
     /// All readers lose the right, because none is left that could exclude the others (S7).
     Close {
         /// The readers.
@@ -231,6 +238,7 @@ impl Change {
             | Change::Exclude { .. }
             | Change::Admit { .. }
             | Change::Remove { .. }
+            | Change::Return { .. }
             | Change::Close { .. }
             | Change::Found { .. } => None,
             Change::Grant { key, .. }
@@ -248,7 +256,7 @@ impl Change {
                 vec![Item::Readers, Item::Renewals(*site)]
             }
             Change::Admit { sponsor, .. } => vec![Item::Readers, Item::Renewals(*sponsor)],
-            Change::Remove { .. } => vec![Item::Readers],
+            Change::Remove { .. } | Change::Return { .. } => vec![Item::Readers],
             Change::Close { readers } => {
                 let renewals = readers.iter().map(|site| Item::Renewals(*site));
                 [Item::Readers, Item::Closed].into_iter().chain(renewals).collect()
@@ -270,9 +278,10 @@ impl Change {
     pub(crate) fn writes(&self) -> Vec<Item> {
         match self {
             Change::Renew { site, .. } => vec![Item::Renewals(*site)],
-            Change::Exclude { .. } | Change::Admit { .. } | Change::Remove { .. } => {
-                vec![Item::Readers]
-            }
+            Change::Exclude { .. }
+            | Change::Admit { .. }
+            | Change::Remove { .. }
+            | Change::Return { .. } => vec![Item::Readers],
             Change::Close { .. } | Change::Found { .. } => vec![Item::Readers, Item::Closed],
             Change::Grant { key, .. }
             | Change::Reclaim { key, .. }
@@ -366,6 +375,13 @@ impl Agreed {
         removal.returned.is_none().then_some(removal.upto)
     }
 
+    /// Returns whether a grant belongs to a removed generation of its holder. That generation may
+    /// have requested it before its removal, with an effect up to the return of the site.
+    pub fn is_over(&self, grant: &Grant) -> bool {
+        let removal = self.removed.get(&grant.site);
+        removal.is_some_and(|it| it.returned.is_none_or(|returned| grant.version < returned))
+    }
+
     /// Returns whether a generation of a site was removed as a holder.
     pub fn is_removed(&self, site: SiteId, generation: u32) -> bool {
         self.removed.get(&site).is_some_and(|removal| removal.generation >= generation)
@@ -412,6 +428,13 @@ impl Agreed {
                 let (generation, upto) = (*generation, *upto);
                 let removal = Removal { generation, upto, version, returned: None };
                 self.removed.insert(*site, removal);
+            }
+            Change::Return { site, generation } => {
+                if let Some(removal) = self.removed.get_mut(site)
+                    && removal.generation < *generation
+                {
+                    removal.returned.get_or_insert(version);
+                }
             }
             Change::Close { .. } => {
                 self.readers.fill(None);
@@ -484,6 +507,7 @@ impl Agreed {
             | Change::Exclude { .. }
             | Change::Admit { .. }
             | Change::Remove { .. }
+            | Change::Return { .. }
             | Change::Close { .. }
             | Change::Found { .. } => {}
         }

@@ -152,6 +152,8 @@ pub enum Rule {
     RemoveAfterExclusion,
     /// Tokens of a removed site count until the reader has what remains of its stream (R1).
     CountUntilCut,
+    /// What a removed site has reported does not count for its later generations (H4).
+    ForgetReports,
     /// All readers lose the right only when their leases have certainly ended (S7).
     CloseAfterLeases,
     /// Readers are founded when all sites know that there are none, and have stopped (S7).

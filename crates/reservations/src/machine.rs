@@ -56,6 +56,7 @@ impl Reservations {
     /// Creates the machine of a worker that has nothing yet. All sites are readers.
     pub fn new(config: Config) -> Reservations {
         let mut worker = Reservations::empty(config);
+        worker.note_members();
         worker.start();
         worker
     }
@@ -93,6 +94,13 @@ impl Reservations {
         self.partitions.get(&partition).map(|partition| partition.agreed.version)
     }
 
+    /// Returns whether the machine has the state of a partition. A joining site has none until
+    /// another one has sent it. The host then continues at [`known`](Self::known) and
+    /// [`version`](Self::version); before, the machine ignores streams and versions.
+    pub fn has_state(&self, partition: PartitionId) -> bool {
+        self.partitions.get(&partition).is_some_and(|it| it.filling.is_filled())
+    }
+
     /// Returns whether the site may answer intervals of a partition while its lease lasts (R3).
     pub fn is_ready(&self, partition: PartitionId) -> bool {
         let partition = self.partitions.get(&partition);
@@ -126,7 +134,8 @@ impl Reservations {
         let id = match &command {
             Command::Stream { partition, .. }
             | Command::Changed { partition, .. }
-            | Command::Remove { partition, .. } => *partition,
+            | Command::Remove { partition, .. }
+            | Command::Lacks { partition } => *partition,
             Command::Take { key, .. }
             | Command::GiveBack { key, .. }
             | Command::Interval { key, .. } => self.config.partition_of(key),
@@ -147,6 +156,10 @@ impl Reservations {
             Command::Remove { site, upto, .. } => {
                 partition.remove(site, upto);
                 step.reply(request, Response::Removing);
+            }
+            Command::Lacks { .. } => {
+                partition.empty(step);
+                step.reply(request, Response::Emptied);
             }
             Command::Take { key, amount, within } => {
                 partition.on_take(step, request, (&key, amount), within);

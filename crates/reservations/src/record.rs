@@ -93,6 +93,13 @@ pub enum Record {
         /// The offer.
         pin: Pin,
     },
+    /// Keys of the state that another site has sent. They count when [`Filled`](Self::Filled)
+    /// follows.
+    FilledKeys(Vec<KeyPart>),
+    /// The site has the state that another one has sent, except its keys.
+    Filled(Box<PartitionPart>),
+    /// The site has no state that it can use, and gets another one.
+    Emptied(PartitionId),
 }
 
 /// The durable state of a key.
@@ -139,6 +146,8 @@ pub struct PartitionPart {
     pub pin: Option<Pin>,
     /// Admissions that some site may not have confirmed.
     pub sponsored: Vec<Sponsored>,
+    /// Whether the site has the state; `false` at a joining site.
+    pub filled: bool,
 }
 
 /// A part of a checkpoint. Everything but the keys comes first, in one part.

@@ -20,14 +20,16 @@ impl Reservations {
     }
 
     /// Passes the generations of leaving sites to the partitions.
-    pub(super) fn note_members(&mut self) {
+    pub(crate) fn note_members(&mut self) {
         let sites = SiteId::all(self.members.sites());
         let leaving: Vec<(SiteId, u32)> = sites
             .filter(|site| is_leaving(&self.members, *site))
             .map(|site| (site, self.members.generation(site)))
             .collect();
+        let members: Vec<SiteId> = self.members.members().collect();
         for partition in self.partitions.values_mut() {
             partition.set_leaving(&leaving);
+            partition.set_members(&members);
         }
     }
 }
@@ -51,6 +53,6 @@ impl Participant for Reservations {
     }
 
     fn is_filled(&self) -> bool {
-        true
+        self.partitions.values().all(|partition| partition.filling.is_filled())
     }
 }

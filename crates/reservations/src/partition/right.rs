@@ -252,7 +252,15 @@ impl Partition {
             return;
         }
         self.right.next_request = Some(step.now.after(step.config.timing.retry));
-        if self.agreed.remains(self.me).is_some() {
+        if let Some(removal) = self.agreed.removed.get(&self.me)
+            && removal.returned.is_none()
+        {
+            // An earlier generation was removed, or this one.
+            let (site, generation) = (self.me, step.config.generation);
+            if generation > removal.generation {
+                self.right.asking = true;
+                self.change(step, Subject::Right, Change::Return { site, generation });
+            }
             return;
         }
         let readers: Vec<SiteId> = self.agreed.reader_sites().collect();
