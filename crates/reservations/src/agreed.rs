@@ -53,6 +53,19 @@ pub struct KeyRecord {
     pub changed: Version,
 }
 
+/// Removal of a site as a holder (S6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removal {
+    /// Generation of the site that was removed.
+    pub generation: u32,
+    /// What remains of its stream.
+    pub upto: Position,
+    /// Version with the removal.
+    pub version: Version,
+    /// Version since which a later generation of the site takes part.
+    pub returned: Option<Version>,
+}
+
 /// A change of the record by a strong transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
@@ -89,8 +102,17 @@ pub enum Change {
     Remove {
         /// The site, which is no reader.
         site: SiteId,
+        /// Its generation.
+        generation: u32,
         /// What remains of its stream.
         upto: Position,
+    },
+    /// A later generation of a removed site takes part again, without any grant of the earlier ones.
+    Return {
+        /// The site.
+        site: SiteId,
+        /// Its generation.
+        generation: u32,
     },
     /// All readers lose the right, because none is left that could exclude the others (S7).
     Close {
@@ -181,8 +203,8 @@ pub struct Agreed {
     pub terms: Vec<Term>,
     /// Version in which the last readers lost the right, until others are founded.
     pub closed: Option<Version>,
-    /// Removed sites, with what remains of their streams and the version of the removal.
-    pub removed: BTreeMap<SiteId, (Position, Version)>,
+    /// The last removal of each site that was removed.
+    pub removed: BTreeMap<SiteId, Removal>,
     /// Versions of the last changes.
     pub changed: Changed,
     /// Keys with grants or a floor.
@@ -216,6 +238,7 @@ impl Change {
             | Change::Exclude { .. }
             | Change::Admit { .. }
             | Change::Remove { .. }
+            | Change::Return { .. }
             | Change::Close { .. }
             | Change::Found { .. } => None,
             Change::Grant { key, .. }
@@ -233,7 +256,7 @@ impl Change {
                 vec![Item::Readers, Item::Renewals(*site)]
             }
             Change::Admit { sponsor, .. } => vec![Item::Readers, Item::Renewals(*sponsor)],
-            Change::Remove { .. } => vec![Item::Readers],
+            Change::Remove { .. } | Change::Return { .. } => vec![Item::Readers],
             Change::Close { readers } => {
                 let renewals = readers.iter().map(|site| Item::Renewals(*site));
                 [Item::Readers, Item::Closed].into_iter().chain(renewals).collect()
@@ -255,9 +278,10 @@ impl Change {
     pub(crate) fn writes(&self) -> Vec<Item> {
         match self {
             Change::Renew { site, .. } => vec![Item::Renewals(*site)],
-            Change::Exclude { .. } | Change::Admit { .. } | Change::Remove { .. } => {
-                vec![Item::Readers]
-            }
+            Change::Exclude { .. }
+            | Change::Admit { .. }
+            | Change::Remove { .. }
+            | Change::Return { .. } => vec![Item::Readers],
             Change::Close { .. } | Change::Found { .. } => vec![Item::Readers, Item::Closed],
             Change::Grant { key, .. }
             | Change::Reclaim { key, .. }
@@ -345,9 +369,22 @@ impl Agreed {
         self.readers.get(site.index())?.as_ref()
     }
 
-    /// Returns what remains of the stream of a removed site; `None` if it is not removed.
+    /// Returns what remains of the stream of a removed site; `None` if it takes part.
     pub fn remains(&self, site: SiteId) -> Option<Position> {
-        self.removed.get(&site).map(|(upto, _)| *upto)
+        let removal = self.removed.get(&site)?;
+        removal.returned.is_none().then_some(removal.upto)
+    }
+
+    /// Returns whether a grant belongs to a removed generation of its holder. That generation may
+    /// have requested it before its removal, with an effect up to the return of the site.
+    pub fn is_over(&self, grant: &Grant) -> bool {
+        let removal = self.removed.get(&grant.site);
+        removal.is_some_and(|it| it.returned.is_none_or(|returned| grant.version < returned))
+    }
+
+    /// Returns whether a generation of a site was removed as a holder.
+    pub fn is_removed(&self, site: SiteId, generation: u32) -> bool {
+        self.removed.get(&site).is_some_and(|removal| removal.generation >= generation)
     }
 
     /// Returns the sites with the right.
@@ -387,8 +424,17 @@ impl Agreed {
                     });
                 }
             }
-            Change::Remove { site, upto } => {
-                self.removed.entry(*site).or_insert((*upto, version));
+            Change::Remove { site, generation, upto } if !self.is_removed(*site, *generation) => {
+                let (generation, upto) = (*generation, *upto);
+                let removal = Removal { generation, upto, version, returned: None };
+                self.removed.insert(*site, removal);
+            }
+            Change::Return { site, generation } => {
+                if let Some(removal) = self.removed.get_mut(site)
+                    && removal.generation < *generation
+                {
+                    removal.returned.get_or_insert(version);
+                }
             }
             Change::Close { .. } => {
                 self.readers.fill(None);
@@ -461,6 +507,7 @@ impl Agreed {
             | Change::Exclude { .. }
             | Change::Admit { .. }
             | Change::Remove { .. }
+            | Change::Return { .. }
             | Change::Close { .. }
             | Change::Found { .. } => {}
         }

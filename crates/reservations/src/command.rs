@@ -43,6 +43,9 @@ pub enum Command {
     ///
     /// Entries survive a restart. A prefix that no entries have reached need not:
     /// [`known`](crate::Reservations::known) may be lower afterwards, and the host continues there.
+    /// The machine does not take what a removed site has in its stream beyond what remains, until
+    /// the record says that a later generation of the site takes part. The host then continues at
+    /// `known`, too.
     Stream {
         /// The partition.
         partition: PartitionId,
@@ -71,9 +74,9 @@ pub enum Command {
         /// The change.
         change: Change,
     },
-    /// From the host: the members have agreed to remove a site, and what remains of its stream.
-    /// The host repeats it after a restart, until [`Agreed::removed`](crate::Agreed::removed)
-    /// contains the site.
+    /// From the host: the members have agreed what remains of the stream of a site that the list of
+    /// members says is leaving or removed. The host repeats it after a restart, until
+    /// [`Agreed::is_removed`](crate::Agreed::is_removed) is true for the site's generation.
     Remove {
         /// The partition.
         partition: PartitionId,
@@ -81,6 +84,12 @@ pub enum Command {
         site: SiteId,
         /// The last position that remains.
         upto: Position,
+    },
+    /// From the host: its streams or its strong history do not reach back to what the machine has.
+    /// The machine gets the state of another site again.
+    Lacks {
+        /// The partition.
+        partition: PartitionId,
     },
     /// Take tokens for an update by `amount`.
     Take {
@@ -152,6 +161,8 @@ pub enum Response {
     Version(Version),
     /// To [`Command::Remove`].
     Removing,
+    /// To [`Command::Lacks`].
+    Emptied,
     /// To [`Command::Take`]: the tokens, which the transaction lists as a [`Claim`].
     Taken(TakeId),
     /// To [`Command::GiveBack`]: whether the tokens were taken still.

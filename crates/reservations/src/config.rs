@@ -152,6 +152,8 @@ pub enum Rule {
     RemoveAfterExclusion,
     /// Tokens of a removed site count until the reader has what remains of its stream (R1).
     CountUntilCut,
+    /// What a removed site has reported does not count for its later generations (H4).
+    ForgetReports,
     /// All readers lose the right only when their leases have certainly ended (S7).
     CloseAfterLeases,
     /// Readers are founded when all sites know that there are none, and have stopped (S7).
@@ -169,6 +171,9 @@ pub struct Config {
     pub topology: Arc<Topology>,
     /// Number of sites with which the cluster began. They are the first readers.
     pub founders: usize,
+    /// Generation of its site to which the worker belongs. In any generation but the first, the
+    /// worker has no data at its first start, and gets them from another site.
+    pub generation: u32,
     /// Number of sites that must store an update before a floor depends on it. Removals of fewer
     /// sites at a time must not lose what so many sites store.
     pub copies: usize,
@@ -191,6 +196,7 @@ impl Config {
         Config {
             address,
             founders: topology.sites(),
+            generation: 0,
             copies: topology.sites() / 2 + 1,
             topology,
             policies: Arc::new([]),

@@ -16,10 +16,12 @@
 //! | `partition::inputs` | streams, versions of the record, messages |
 //! | `partition::requests` | clients' requests, and the guard |
 //! | `partition::right` | renewals, exclusion, admission, removal; reports |
+//! | `partition::filling` | sites without data get the state of another site |
 //! | `partition::closing` | partitions without readers |
 //! | `partition::grants` | ends of epochs, tokens and floors |
 //! | `counter` | state of a key at a site |
 //! | `machine` | the machine of a worker; the contract on time |
+//! | `machine::members` | sites that leave and join |
 //! | `machine::guard` | reservations and promises |
 //! | `machine::spend`, `partition::spending` | updates that use tokens without a promise |
 //! | `partition::timer` | when the timer visits a key |
@@ -61,11 +63,11 @@ mod rare;
 mod record;
 mod recovery;
 
-pub use agreed::{Agreed, Change, Changed, Grant, Key, KeyRecord, Reader};
+pub use agreed::{Agreed, Change, Changed, Grant, Key, KeyRecord, Reader, Removal};
 pub use command::{Answer, Cannot, Claim, Command, Entry, Placed, Question, Response, TakeId};
 pub use config::{Config, Policy, Rule, Timing};
 pub use machine::{Checkpoint, Reservations, Spent};
-pub use message::{Body, Event, Input, Message, Need, Output};
+pub use message::{Body, Event, Input, Message, Need, Output, StatePart};
 pub use numbers::{Epoch, Kind, Nonce, Position, Term, Tokens, Version};
 pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;

@@ -2,12 +2,14 @@
 
 mod checkpoint;
 mod guard;
+mod members;
 mod spend;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use solera_machine::{Address, AskId, Machine, Now, PartitionId, PromiseId, RequestId};
+use solera_membership::Members;
 use solera_time::Monotonic;
 
 pub use self::checkpoint::Checkpoint;
@@ -42,6 +44,7 @@ pub struct Reservations {
     pub(crate) promises: BTreeMap<PromiseId, Vec<Held>>,
     /// Tokens that transactions have taken before their promise. A restart forgets them.
     reservations: BTreeMap<PromiseId, Reservation>,
+    pub(crate) members: Members,
     out: Outbox,
     next_tick: Option<Monotonic>,
     /// Whether a reader counts its lease anew at the first input. Used without `LeaseIsVolatile`
@@ -53,6 +56,7 @@ impl Reservations {
     /// Creates the machine of a worker that has nothing yet. All sites are readers.
     pub fn new(config: Config) -> Reservations {
         let mut worker = Reservations::empty(config);
+        worker.note_members();
         worker.start();
         worker
     }
@@ -61,8 +65,10 @@ impl Reservations {
     pub(crate) fn empty(config: Config) -> Reservations {
         let own = config.topology.owned_by(config.address);
         let partitions = own.map(|id| (id, Partition::new(id, &config))).collect();
+        let (sites, me) = (config.sites(), config.me());
         Reservations {
             partitions,
+            members: Members::at_start(sites, config.founders, me, config.generation),
             config,
             promises: BTreeMap::new(),
             reservations: BTreeMap::new(),
@@ -86,6 +92,13 @@ impl Reservations {
     /// Returns the version of the machine's copy of a partition's record.
     pub fn version(&self, partition: PartitionId) -> Option<Version> {
         self.partitions.get(&partition).map(|partition| partition.agreed.version)
+    }
+
+    /// Returns whether the machine has the state of a partition. A joining site has none until
+    /// another one has sent it. The host then continues at [`known`](Self::known) and
+    /// [`version`](Self::version); before, the machine ignores streams and versions.
+    pub fn has_state(&self, partition: PartitionId) -> bool {
+        self.partitions.get(&partition).is_some_and(|it| it.filling.is_filled())
     }
 
     /// Returns whether the site may answer intervals of a partition while its lease lasts (R3).
@@ -121,7 +134,8 @@ impl Reservations {
         let id = match &command {
             Command::Stream { partition, .. }
             | Command::Changed { partition, .. }
-            | Command::Remove { partition, .. } => *partition,
+            | Command::Remove { partition, .. }
+            | Command::Lacks { partition } => *partition,
             Command::Take { key, .. }
             | Command::GiveBack { key, .. }
             | Command::Interval { key, .. } => self.config.partition_of(key),
@@ -143,6 +157,10 @@ impl Reservations {
                 partition.remove(site, upto);
                 step.reply(request, Response::Removing);
             }
+            Command::Lacks { .. } => {
+                partition.empty(step);
+                step.reply(request, Response::Emptied);
+            }
             Command::Take { key, amount, within } => {
                 partition.on_take(step, request, (&key, amount), within);
             }
@@ -157,7 +175,12 @@ impl Reservations {
         }
     }
 
-    fn on_message(&mut self, now: Monotonic, from: Address, message: Message) {
+    /// Drops messages of sites that leave, and of other generations: what they state holds for a
+    /// process whose data is gone.
+    fn on_message(&mut self, now: Monotonic, from: Address, generation: u32, message: Message) {
+        if !self.listens_to(from.site, generation) {
+            return;
+        }
         let (partitions, mut step) = self.step(now);
         if let Some(partition) = partitions.get_mut(&message.partition) {
             partition.on_message(&mut step, from.site, message.body);
@@ -204,7 +227,9 @@ impl Machine for Reservations {
         let now = now.monotonic;
         self.begin(now);
         match input {
-            Input::Message { from, message, .. } => self.on_message(now, from, message),
+            Input::Message { from, generation, message } => {
+                self.on_message(now, from, generation, message);
+            }
             Input::Client { request, command } => self.on_command(now, request, command),
             Input::Cancel { request } => {
                 for partition in self.partitions.values_mut() {

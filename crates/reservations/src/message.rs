@@ -7,8 +7,9 @@ use solera_machine::{Address, OfProtocol, PartitionId, Protocol, RarePath, Topol
 
 use crate::agreed::Key;
 use crate::command::{Answer, Command, Question, Response};
-use crate::numbers::{Position, Term, Version};
+use crate::numbers::{Nonce, Position, Term, Version};
 use crate::protocol::PROTOCOL;
+use crate::record::{KeyPart, PartitionPart};
 
 /// Input of a [`Reservations`](crate::Reservations).
 pub type Input = solera_machine::Input<Message, Command, Infallible, Answer>;
@@ -62,6 +63,24 @@ pub enum Body {
         /// The reason.
         need: Need,
     },
+    /// The sender has no data, and asks for a part of the receiver's state.
+    StateRequest {
+        /// Identifies the state. The receiver captures all parts when it is asked for the first one.
+        transfer: Nonce,
+        /// Number of the part.
+        place: u32,
+    },
+    /// A part of the sender's state.
+    State {
+        /// Identifies the state.
+        transfer: Nonce,
+        /// Number of the part.
+        place: u32,
+        /// Number of all parts.
+        of: u32,
+        /// The part.
+        part: StatePart,
+    },
     /// The sender has no right, and asks for an offer.
     OfferRequest,
     /// The receiver may be admitted with what the sender has seen.
@@ -73,6 +92,15 @@ pub enum Body {
         /// The prefixes.
         seen: Vec<Position>,
     },
+}
+
+/// A part of a partition's state. Everything but the keys comes first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StatePart {
+    /// Everything but the keys.
+    Rest(Box<PartitionPart>),
+    /// Keys.
+    Keys(Vec<KeyPart>),
 }
 
 /// A message between workers of the same partition.
@@ -90,8 +118,34 @@ impl Message {
         match self.body {
             Body::Report { .. } => "reservations report",
             Body::Ask { .. } => "reservations ask",
+            Body::StateRequest { .. } => "reservations state request",
+            Body::State { .. } => "reservations state",
             Body::OfferRequest => "reservations offer request",
             Body::Offer { .. } => "reservations offer",
+        }
+    }
+}
+
+impl Message {
+    /// Returns whether a part of a state belongs to the partition and fits the cluster.
+    fn fits(&self, part: &StatePart, topology: &Topology) -> bool {
+        let sites = topology.sites();
+        match part {
+            StatePart::Rest(rest) => {
+                let lengths =
+                    [rest.known.len(), rest.readers.len(), rest.terms.len()].map(|it| it <= sites);
+                rest.partition == self.partition
+                    && lengths == [true; 3]
+                    && rest.changed.renewals.len() <= sites
+                    && rest.readers.iter().flatten().all(|reader| reader.since.len() <= sites)
+                    && rest.removed.keys().all(|site| site.index() < sites)
+            }
+            StatePart::Keys(keys) => keys.iter().all(|part| {
+                part.partition == self.partition
+                    && PartitionId::of(&part.key, topology.partitions) == self.partition
+                    && part.record.grants.iter().all(|grant| grant.site.index() < sites)
+                    && part.ended.iter().all(|(site, ..)| site.index() < sites)
+            }),
         }
     }
 }
@@ -104,7 +158,8 @@ impl OfProtocol for Message {
         let fits = match &self.body {
             Body::Report { seen, .. } | Body::Offer { seen, .. } => seen.len() <= topology.sites(),
             Body::Ask { key, .. } => PartitionId::of(key, topology.partitions) == self.partition,
-            Body::OfferRequest => true,
+            Body::OfferRequest | Body::StateRequest { .. } => true,
+            Body::State { part, .. } => self.fits(part, topology),
         };
         fits && from.site != to.site
             && self.partition.0 < topology.partitions

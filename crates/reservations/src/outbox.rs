@@ -124,6 +124,8 @@ impl Step<'_> {
 
     pub(crate) fn nonce(&mut self) -> Nonce {
         self.out.numbers += 1;
-        Nonce { process: self.config.incarnation, number: self.out.numbers }
+        // A later generation of the site has no journal of the earlier ones.
+        let process = u64::from(self.config.generation) << 40 | self.config.incarnation;
+        Nonce { process, number: self.out.numbers }
     }
 }

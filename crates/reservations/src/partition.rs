@@ -2,6 +2,7 @@
 //! letters of rules are those of `docs/models/reservations`.
 
 mod closing;
+mod filling;
 mod grants;
 mod inputs;
 mod parts;
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use solera_machine::PartitionId;
 use solera_time::{Monotonic, SiteId};
 
+use self::filling::Filling;
 use self::right::Right;
 use crate::agreed::{Agreed, Grant, Key, KeyRecord, Reader};
 use crate::command::Cannot;
@@ -33,6 +35,12 @@ pub(crate) struct Heard {
     ended: Option<(Version, Position)>,
 }
 
+impl Heard {
+    fn nothing(sites: usize) -> Heard {
+        Heard { version: Version(0), seen: vec![Position(0); sites], ended: None }
+    }
+}
+
 /// The state of a partition.
 #[derive(Debug)]
 pub(crate) struct Partition {
@@ -48,6 +56,7 @@ pub(crate) struct Partition {
     /// Reports of the other sites, by site.
     heard: Vec<Heard>,
     right: Right,
+    pub(crate) filling: Filling,
     /// Updates that have used tokens without a promise and that are not in the site's stream yet, by
     /// position.
     spent: BTreeMap<Position, Vec<Spent>>,
@@ -63,7 +72,7 @@ pub(crate) struct Partition {
 impl Partition {
     pub(crate) fn new(id: PartitionId, config: &Config) -> Partition {
         let sites = config.sites();
-        let heard = Heard { version: Version(0), seen: vec![Position(0); sites], ended: None };
+        let heard = Heard::nothing(sites);
         Partition {
             id,
             me: config.me(),
@@ -74,6 +83,7 @@ impl Partition {
             counters: BTreeMap::new(),
             heard: vec![heard; sites],
             right: Right::new(sites),
+            filling: Filling::new(config.generation == 0),
             spent: BTreeMap::new(),
             waiting: BTreeSet::new(),
             due: BTreeSet::new(),
@@ -123,14 +133,13 @@ impl Partition {
 
     /// Returns how many tokens of a holder the site counts as used by updates that it lacks (R1).
     fn counted(&self, config: &Config, key: &[u8], holder: SiteId) -> Tokens {
-        let has_rest = |upto: Position| self.known[holder.index()] >= upto;
-        let is_over = |upto| has_rest(upto) || !config.has(Rule::CountUntilCut);
-        if self.agreed.remains(holder).is_some_and(is_over) {
-            return Tokens::default();
-        }
+        let removal = self.agreed.removed.get(&holder);
+        let has_rest = removal.is_some_and(|it| self.known[holder.index()] >= it.upto)
+            || !config.has(Rule::CountUntilCut);
         let Some(record) = self.record(key) else { return Tokens::default() };
         let ended = self.counters.get(key).map_or(Epoch(0), |counter| counter.last_end(holder));
         let open = record.grants.iter().filter(|it| it.site == holder && it.epoch > ended);
+        let open = open.filter(|it| !(has_rest && self.agreed.is_over(it)));
         open.fold(Tokens::default(), |most, grant| most.most(grant.tokens))
     }
 
@@ -156,6 +165,9 @@ impl Partition {
 
     /// Returns the site's right, if it has seen what it needs (R3).
     pub(crate) fn ready(&self, config: &Config) -> Result<&Reader, Cannot> {
+        if !self.filling.is_filled() {
+            return Err(Cannot::Behind);
+        }
         let Some(reader) = self.agreed.reader(self.me) else {
             return Err(Cannot::NotReader { readers: self.agreed.reader_sites().collect() });
         };
@@ -165,7 +177,8 @@ impl Partition {
     /// Returns whether the site has a right, and has seen what it needs (R3).
     pub(crate) fn is_ready(&self, config: &Config) -> bool {
         let reader = self.agreed.reader(self.me);
-        reader.is_some_and(|reader| {
+        let filled = self.filling.is_filled();
+        reader.filter(|_| filled).is_some_and(|reader| {
             self.has_seen(&reader.since) || !config.has(Rule::SeeSponsorsVector)
         })
     }
@@ -220,7 +233,7 @@ impl Partition {
         let stopped = self.stopped(key);
         let grants = self.record(key).map_or(&[][..], |record| &record.grants);
         let own = grants.iter().filter(move |it| it.site == self.me && it.epoch > stopped);
-        own.copied()
+        own.filter(|it| !self.agreed.is_over(it)).copied()
     }
 
     /// Returns the grant that the site uses (H2).

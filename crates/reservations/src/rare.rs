@@ -13,6 +13,10 @@ solera_machine::rare_paths! {
     ADMITTED = "reservations: a site was admitted";
     /// A removed site is no holder any more.
     REMOVED = "reservations: a site was removed";
+    /// A later generation of a removed site takes part again.
+    RETURNED = "reservations: a removed site returned";
+    /// A site without data gets those of another site.
+    FILLED = "reservations: a site got the state of another site";
     /// All readers have lost the right.
     CLOSED = "reservations: a partition was closed";
     /// A closed partition has readers again.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use solera_machine::{DecodeError, PartitionId, PromiseId, Protocol};
 use solera_time::SiteId;
 
-use crate::agreed::{Change, Changed, Key, KeyRecord, Reader};
+use crate::agreed::{Change, Changed, Key, KeyRecord, Reader, Removal};
 use crate::command::Placed;
 use crate::numbers::{Epoch, Position, Term, Tokens, Version};
 use crate::protocol::PROTOCOL;
@@ -93,6 +93,13 @@ pub enum Record {
         /// The offer.
         pin: Pin,
     },
+    /// Keys of the state that another site has sent. They count when [`Filled`](Self::Filled)
+    /// follows.
+    FilledKeys(Vec<KeyPart>),
+    /// The site has the state that another one has sent, except its keys.
+    Filled(Box<PartitionPart>),
+    /// The site has no state that it can use, and gets another one.
+    Emptied(PartitionId),
 }
 
 /// The durable state of a key.
@@ -131,14 +138,16 @@ pub struct PartitionPart {
     pub terms: Vec<Term>,
     /// Version that has closed the partition.
     pub closed: Option<Version>,
-    /// Removed sites, with what remains of their streams and the version of the removal.
-    pub removed: BTreeMap<SiteId, (Position, Version)>,
+    /// The last removal of each site that was removed.
+    pub removed: BTreeMap<SiteId, Removal>,
     /// Versions of the last changes of the record.
     pub changed: Changed,
     /// An offer that may be open.
     pub pin: Option<Pin>,
     /// Admissions that some site may not have confirmed.
     pub sponsored: Vec<Sponsored>,
+    /// Whether the site has the state; `false` at a joining site.
+    pub filled: bool,
 }
 
 /// A part of a checkpoint. Everything but the keys comes first, in one part.

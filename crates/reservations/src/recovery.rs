@@ -8,7 +8,7 @@ use crate::agreed::{Change, Key};
 use crate::config::Config;
 use crate::machine::Reservations;
 use crate::numbers::Version;
-use crate::record::{Part, Record};
+use crate::record::{KeyPart, Part, PartitionPart, Record};
 
 /// A machine under recovery.
 #[derive(Debug)]
@@ -17,13 +17,15 @@ pub struct Recovery {
     /// The last record that the parts include: of everything but keys, and of keys.
     rest: u64,
     keys: BTreeMap<(PartitionId, Key), u64>,
+    /// Keys of a state whose last record has not been restored yet.
+    filled: Vec<KeyPart>,
 }
 
 impl Recovery {
     /// Creates a recovery without any data.
     pub fn new(config: Config) -> Recovery {
         let worker = Reservations::empty(config);
-        Recovery { worker, rest: 0, keys: BTreeMap::new() }
+        Recovery { worker, rest: 0, keys: BTreeMap::new(), filled: Vec::new() }
     }
 
     /// Restores a part of a checkpoint, which includes all records up to `lsn`.
@@ -79,7 +81,10 @@ impl Recovery {
     fn replay(&mut self, lsn: u64, record: Record) {
         let lacks_rest = lsn > self.rest;
         match record {
-            Record::Started(incarnation) => self.note_incarnation(incarnation),
+            Record::Started(incarnation) => {
+                self.filled.clear();
+                self.note_incarnation(incarnation);
+            }
             Record::Stream { partition, origin, entries, upto } => {
                 let mut entries = entries;
                 entries.retain(|placed| self.lacks(lsn, partition, &placed.key));
@@ -110,7 +115,29 @@ impl Recovery {
                     partition.pin = Some(pin);
                 }
             }
-            Record::Promised(..) | Record::Ended(_) | Record::Pinned { .. } => {}
+            Record::FilledKeys(keys) => self.filled.extend(keys),
+            Record::Filled(rest) => self.replay_filled(lsn, *rest),
+            Record::Emptied(partition) if lacks_rest => {
+                if let Some(partition) = self.worker.partitions.get_mut(&partition) {
+                    partition.restore_emptied();
+                }
+            }
+            Record::Promised(..)
+            | Record::Ended(_)
+            | Record::Pinned { .. }
+            | Record::Emptied(_) => {}
+        }
+    }
+
+    fn replay_filled(&mut self, lsn: u64, rest: PartitionPart) {
+        // A process that ended between the records of a state has left keys without the rest.
+        let mut keys = std::mem::take(&mut self.filled);
+        keys.retain(|part| part.partition == rest.partition);
+        keys.retain(|part| self.lacks(lsn, part.partition, &part.key));
+        let Some(partition) = self.worker.partitions.get_mut(&rest.partition) else { return };
+        keys.into_iter().for_each(|part| partition.fill_key(part));
+        if lsn > self.rest {
+            partition.fill(rest);
         }
     }
 
@@ -154,6 +181,7 @@ impl Recovery {
         for partition in worker.partitions.values_mut() {
             partition.after_recovery();
         }
+        worker.note_members();
         worker.recovered = true;
         worker.start();
         worker

@@ -14,6 +14,7 @@ fn shape(seed: u64) -> Shape {
         stops: seed % 5 == 4 && !seed.is_multiple_of(3) && seed % 7 != 6 && !removes(seed),
         joins: seed % 13 == 12,
         removes: removes(seed),
+        returns: !seed.is_multiple_of(4),
         reads_clock_early: false,
         planned: seed % 2 == 1,
         long_leases: seed % 7 == 6,

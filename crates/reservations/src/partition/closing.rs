@@ -15,7 +15,8 @@ impl Partition {
         let closed = self.agreed.closed?;
         let has_ended = self.agreed.keys.iter().all(|(key, record)| {
             let last = self.counters.get(key).map(|counter| counter.last_end(self.me));
-            let mut own = record.grants.iter().filter(|grant| grant.site == self.me);
+            let own = record.grants.iter().filter(|grant| grant.site == self.me);
+            let mut own = own.filter(|grant| !self.agreed.is_over(grant));
             own.all(|grant| last.is_some_and(|last| last >= grant.epoch))
         });
         has_ended.then(|| (closed, self.known[self.me.index()]))

@@ -18,6 +18,9 @@ impl Partition {
     pub(super) fn look_after(&mut self, step: &mut Step<'_>, key: &Key) {
         let Some(policy) = step.config.policy(key) else { return };
         self.expire(step, key);
+        if !self.filling.is_filled() {
+            return self.plan_visit(step, key);
+        }
         self.recycle(step.config, key);
         self.end_unused(step, key, policy);
         self.write_end(step, key);
@@ -144,23 +147,25 @@ impl Partition {
     fn reclaimable(&self, step: &Step<'_>, key: &Key) -> Option<Grant> {
         let (record, counter) = (self.record(key)?, self.counters.get(key)?);
         self.agreed.reader_sites().next()?;
-        let is_gone = |site: SiteId| {
-            let Some((upto, version)) = self.agreed.removed.get(&site) else { return false };
+        let is_gone = |grant: &Grant| {
+            let site = grant.site;
+            let removal = self.agreed.removed.get(&site).filter(|_| self.agreed.is_over(grant));
+            let Some(removal) = removal else { return false };
             let mut readers = self.agreed.reader_sites().filter(|reader| *reader != self.me);
-            readers.all(|reader| self.version_of(reader) >= *version)
-                && self.seen_by_readers(step.config, site) >= *upto
+            readers.all(|reader| self.version_of(reader) >= removal.version)
+                && self.seen_by_readers(step.config, site) >= removal.upto
         };
         let is_over = |grant: &&Grant| {
             let ended = counter.ended.get(&grant.site);
             ended.is_some_and(|(epoch, position)| {
                 *epoch >= grant.epoch && self.seen_by_readers(step.config, grant.site) >= *position
-            }) || is_gone(grant.site)
+            }) || is_gone(grant)
                 || !step.config.has(Rule::ReclaimAfterEnd) && grant.site != self.me
         };
         let mut grants = record.grants.iter();
-        let removed = |site| self.agreed.remains(site).is_some();
-        let may =
-            |grant: &&Grant| grant.site == self.me || counter.wants_room || removed(grant.site);
+        let may = |grant: &&Grant| {
+            grant.site == self.me || counter.wants_room || self.agreed.is_over(grant)
+        };
         grants.find(|grant| may(grant) && is_over(grant)).copied()
     }
 

@@ -23,6 +23,9 @@ impl Partition {
         mut upto: Position,
     ) -> Position {
         let Some(known) = self.known.get(origin.index()).copied() else { return Position(0) };
+        if !self.filling.is_filled() {
+            return known;
+        }
         if after > known {
             step.rare(rare::GAP);
             return known;
@@ -95,6 +98,9 @@ impl Partition {
         (read, change): (Version, Change),
     ) -> Version {
         let own = self.agreed.version;
+        if !self.filling.is_filled() {
+            return own;
+        }
         if previous > own {
             step.rare(rare::VERSION_GAP);
             return own;
@@ -127,6 +133,14 @@ impl Partition {
             Change::Admit { .. } => step.rare(rare::ADMITTED),
             Change::Exclude { .. } => step.rare(rare::EXCLUDED),
             Change::Remove { .. } => step.rare(rare::REMOVED),
+            Change::Return { site, .. } => {
+                step.rare(rare::RETURNED);
+                // The reports were those of a process whose data is gone.
+                let heard = self.heard.get_mut(site.index());
+                if let Some(heard) = heard.filter(|_| step.config.has(Rule::ForgetReports)) {
+                    *heard = Heard::nothing(self.known.len());
+                }
+            }
             Change::Close { .. } => {
                 step.rare(rare::CLOSED);
                 self.end_after_closing(step.now);
@@ -179,6 +193,9 @@ impl Partition {
     }
 
     pub(crate) fn on_message(&mut self, step: &mut Step<'_>, from: SiteId, body: Body) {
+        if !self.filling.is_filled() && !matches!(body, Body::State { .. }) {
+            return;
+        }
         match body {
             Body::Report { version, seen, ended } => {
                 if let Some(heard) = self.heard.get_mut(from.index()) {
@@ -187,6 +204,12 @@ impl Partition {
                 self.on_report(step, from, version, &seen);
             }
             Body::Ask { key, need } => self.on_need(step, from, &key, need),
+            Body::StateRequest { transfer, place } => {
+                self.on_state_request(step, from, transfer, place);
+            }
+            Body::State { transfer, place, of, part } => {
+                self.on_state(step, from, (transfer, place, of), part);
+            }
             Body::OfferRequest => self.on_offer_request(step, from),
             Body::Offer { term, renewals, seen } => {
                 self.on_offer(step, from, Pin { seen, term, renewals });

@@ -5,7 +5,8 @@ use std::ops::Bound;
 use solera_machine::PartitionId;
 
 use super::Partition;
-use crate::agreed::Key;
+use super::filling::Filling;
+use crate::agreed::{Key, KeyRecord};
 use crate::counter::Counter;
 use crate::numbers::{Position, Term, Version};
 use crate::record::{KeyPart, PartitionPart};
@@ -24,6 +25,7 @@ impl Partition {
             changed: self.agreed.changed.clone(),
             pin: self.pin.clone(),
             sponsored: self.sponsored.clone(),
+            filled: self.filling.is_filled(),
         }
     }
 
@@ -67,6 +69,7 @@ impl Partition {
         self.agreed.changed.renewals.resize(sites, Version(0));
         self.pin = part.pin;
         self.sponsored = part.sponsored;
+        self.filling = Filling::new(part.filled);
     }
 
     /// Restores a key.
@@ -78,6 +81,10 @@ impl Partition {
         counter.unseen = part.unseen.into();
         counter.stopped = part.stopped;
         counter.floors = part.floors;
-        self.agreed.keys.insert(part.key, part.record);
+        if part.record == KeyRecord::default() {
+            self.agreed.keys.remove(&part.key);
+        } else {
+            self.agreed.keys.insert(part.key, part.record);
+        }
     }
 }

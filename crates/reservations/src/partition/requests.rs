@@ -158,7 +158,7 @@ impl Partition {
         tokens: Tokens,
     ) -> Result<(Epoch, Option<Term>), Cannot> {
         let grant = self.usable(config, key).ok_or(Cannot::NoTokens)?;
-        if self.agreed.remains(self.me).is_some() {
+        if self.agreed.remains(self.me).is_some() || !self.filling.is_filled() {
             return Err(Cannot::NoTokens);
         }
         if !self.free(config, key, grant).covers(tokens) {

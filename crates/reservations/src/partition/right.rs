@@ -27,7 +27,9 @@ pub(crate) struct Right {
     pub(crate) lease: Option<Lease>,
     /// When this process has sent its renewals and admissions.
     sent: BTreeMap<Nonce, Monotonic>,
-    /// Sites that the members have agreed to remove, with what remains of their streams.
+    /// Sites that leave or have left, with their generations.
+    leaving: BTreeMap<SiteId, u32>,
+    /// What remains of the streams of sites that leave, as far as the members have agreed.
     removing: BTreeMap<SiteId, Position>,
     /// Whether an answer to a question about the site's right, or about an exclusion, is awaited.
     asking: bool,
@@ -49,6 +51,7 @@ impl Right {
         Right {
             lease: None,
             sent: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             removing: BTreeMap::new(),
             asking: false,
             excluding: false,
@@ -209,15 +212,23 @@ impl Partition {
         }
     }
 
-    /// Takes note of a removal to which the members have agreed.
+    /// Takes note of the sites that leave or have left, and their generations.
+    pub(crate) fn set_leaving(&mut self, leaving: &[(SiteId, u32)]) {
+        self.right.leaving = leaving.iter().copied().collect();
+    }
+
+    /// Takes note of what the members have agreed to remain of a site's stream. A site that does not
+    /// leave is not removed.
     pub(crate) fn remove(&mut self, site: SiteId, upto: Position) {
         self.right.removing.insert(site, upto);
     }
 
     /// Removes a site as a holder when it is no reader any more (S6).
     fn remove_agreed(&mut self, step: &mut Step<'_>) {
-        let agreed = &self.agreed;
-        self.right.removing.retain(|site, _| agreed.remains(*site).is_none());
+        let (agreed, leaving) = (&self.agreed, &self.right.leaving);
+        self.right.removing.retain(|site, _| {
+            leaving.get(site).is_some_and(|generation| !agreed.is_removed(*site, *generation))
+        });
         if self.right.excluding {
             return;
         }
@@ -227,8 +238,9 @@ impl Partition {
         };
         let Some((site, upto)) = removing.find(|(site, _)| has_no_right(**site)) else { return };
         let (site, upto) = (*site, *upto);
+        let Some(generation) = self.right.leaving.get(&site).copied() else { return };
         self.right.excluding = true;
-        self.change(step, Subject::Exclusion, Change::Remove { site, upto });
+        self.change(step, Subject::Exclusion, Change::Remove { site, generation, upto });
     }
 
     // Admission.
@@ -240,7 +252,15 @@ impl Partition {
             return;
         }
         self.right.next_request = Some(step.now.after(step.config.timing.retry));
-        if self.agreed.remains(self.me).is_some() {
+        if let Some(removal) = self.agreed.removed.get(&self.me)
+            && removal.returned.is_none()
+        {
+            // An earlier generation was removed, or this one.
+            let (site, generation) = (self.me, step.config.generation);
+            if generation > removal.generation {
+                self.right.asking = true;
+                self.change(step, Subject::Right, Change::Return { site, generation });
+            }
             return;
         }
         let readers: Vec<SiteId> = self.agreed.reader_sites().collect();

@@ -4,7 +4,7 @@
 use solera_time::Monotonic;
 
 use super::Partition;
-use crate::agreed::Key;
+use crate::agreed::{Grant, Key};
 use crate::config::Config;
 use crate::numbers::Kind;
 use crate::outbox::Step;
@@ -12,7 +12,10 @@ use crate::outbox::Step;
 impl Partition {
     /// Does everything that is due.
     pub(crate) fn on_tick(&mut self, step: &mut Step<'_>) {
-        self.look_after_right(step);
+        if self.filling.is_filled() {
+            self.look_after_right(step);
+        }
+        self.look_after_filling(step);
         let late = |(at, _): &&(Monotonic, Key)| *at <= step.now;
         let due: Vec<(Monotonic, Key)> = self.due.iter().take_while(late).cloned().collect();
         for place in due {
@@ -66,9 +69,8 @@ impl Partition {
         let asks = counter.asking || counter.ending || self.agreed.version < counter.wait_for;
         let Some(record) = self.record(key) else { return asks };
         let stopped = self.stopped(key);
-        let is_over = |site, epoch| match site == self.me {
-            true => epoch <= stopped,
-            false => self.agreed.remains(site).is_some(),
+        let is_over = |grant: &Grant| {
+            grant.site == self.me && grant.epoch <= stopped || self.agreed.is_over(grant)
         };
         let newest = self.open_grants(key).max_by_key(|grant| grant.epoch);
         let in_use = counter.in_hand().plus(counter.unseen_tokens());
@@ -80,6 +82,6 @@ impl Partition {
             || record.raise.is_some()
             || is_used
             || self.open_grants(key).count() > 1
-            || record.grants.iter().any(|grant| is_over(grant.site, grant.epoch))
+            || record.grants.iter().any(is_over)
     }
 }

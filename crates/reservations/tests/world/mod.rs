@@ -13,12 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_machine::{Address, AskId, Machine, PartitionId, RequestId, Topology};
+use solera_membership::{Change as MemberChange, Gap, Members, Participant, SiteStatus};
 use solera_random::Random;
 use solera_reservations::{
-    Agreed, Answer, Change, Command, Config, Entry, Epoch, Event, Input, Key, KeyRecord, Output,
-    Placed, Policy, Position, Question, Rule, Timing, Version,
+    Agreed, Answer, Change, Command, Config, Entry, Epoch, Event, Input, Key, Output, Placed,
+    Policy, Position, Question, Rule, Timing, Version,
 };
-use solera_time::SiteId;
+use solera_time::{SiteId, Timestamp};
 
 use self::clients::Clients;
 use self::network::Network;
@@ -46,6 +47,8 @@ const QUIET_MS: u64 = 1_500;
 const JOIN_MS: u64 = 600;
 /// A site is cut off for good, if one is.
 const CUT_MS: u64 = 700;
+/// The removed site returns, at the earliest.
+const RETURN_MS: u64 = 1_100;
 /// A site fails for good, if one does.
 const STOP_MS: u64 = 1_700;
 /// Operations must succeed from then on, if a site has failed.
@@ -71,6 +74,8 @@ pub(crate) struct Shape {
     pub(crate) joins: bool,
     /// Whether a site is cut off for good and removed, and runs on.
     pub(crate) removes: bool,
+    /// Whether the removed site returns without its data.
+    pub(crate) returns: bool,
     /// Whether hosts read the clock before they receive the input, against the contract.
     pub(crate) reads_clock_early: bool,
     /// Whether faults follow a plan.
@@ -137,6 +142,9 @@ pub(crate) struct World {
     /// A site that is cut off for good, when the others agree what remains of its stream, and how
     /// many of its entries do.
     removed: Option<(usize, u64, Option<usize>)>,
+    /// Whether it has returned.
+    returned: bool,
+    members: Members,
     /// Whether no other site could answer when it failed, so that none can replace it.
     alone: bool,
 }
@@ -160,6 +168,7 @@ impl World {
             if ms == CUT_MS && shape.removes {
                 world.cut_off_for_good();
             }
+            world.change_members();
             world.remove_a_site();
             if ms == STOP_MS && shape.stops {
                 world.stop_a_site();
@@ -206,6 +215,8 @@ impl World {
             unfinished: Vec::new(),
             dead: None,
             removed: None,
+            returned: false,
+            members: Members::founded(founders, shape.sites),
             alone: false,
             random,
         };
@@ -252,6 +263,7 @@ impl World {
             };
             let config = Config {
                 founders: shape.sites - usize::from(shape.joins),
+                generation: u32::from(shape.joins && site + 1 == shape.sites),
                 copies: 2,
                 policies: policies.clone(),
                 timing,
@@ -263,17 +275,18 @@ impl World {
             self.collect(site);
         }
         if shape.joins {
-            self.nodes[shape.sites - 1].down_until = JOIN_MS * MS;
+            let last = &mut self.nodes[shape.sites - 1];
+            (last.down_until, last.filled) = (JOIN_MS * MS, false);
         }
     }
 
     /// Lets a millisecond pass.
     fn step(&mut self) {
         self.now += MS;
-        while let Some((from, to, message)) = self.network.next(self.now) {
+        while let Some(((from, generation), to, message)) = self.network.next(self.now) {
             if self.dead != Some(from) {
                 let from = self.nodes[from].config.address;
-                self.give(to, Input::Message { from, generation: 0, message });
+                self.give(to, Input::Message { from, generation, message });
             }
         }
         for site in 0..self.nodes.len() {
@@ -281,6 +294,11 @@ impl World {
         }
         self.write_ends();
         self.show_updates();
+        for site in 0..self.nodes.len() {
+            if self.is_up(site) && self.now.is_multiple_of(10 * MS) {
+                self.give_streams(site);
+            }
+        }
         self.replicate();
         self.do_strong_transactions();
         self.continue_transactions();
@@ -343,11 +361,18 @@ impl World {
     fn give_streams(&mut self, site: usize) {
         let partitions = self.nodes[site].config.topology.partitions;
         for origin in 0..self.nodes.len() {
-            if self.is_down(site) {
+            if self.is_down(site) || !self.nodes[site].filled {
                 break;
             }
             let node = &mut self.nodes[site];
             let has = if origin == site { node.shown } else { node.has[origin] };
+            if node.inbox.is_empty() && node.stalled.is_none() {
+                // The host continues where the machine is. It does not take entries of a site that
+                // has returned until it has the version with the return.
+                let known = (0..partitions)
+                    .map(|id| node.machine.known(PartitionId(id)).unwrap()[origin].0 as usize / 10);
+                node.given[origin] = known.min().unwrap_or(0);
+            }
             let (from, to) = (node.given[origin], has);
             if from >= to {
                 continue;
@@ -441,7 +466,8 @@ impl World {
         }
         for site in 0..self.nodes.len() {
             let lag = self.nodes[site].lag;
-            if self.is_up(site) && now >= self.nodes[site].isolated && self.random.one_in(lag) {
+            let filled = self.nodes[site].filled && self.is_up(site);
+            if filled && now >= self.nodes[site].isolated && self.random.one_in(lag) {
                 self.give_versions(site);
             }
         }
@@ -499,7 +525,7 @@ impl World {
 
     /// The others agree what remains of the stream of a site, and remove it.
     fn remove_a_site(&mut self) {
-        let Some((site, at, cut)) = self.removed else { return };
+        let Some((site, at, cut)) = self.removed.filter(|_| !self.returned) else { return };
         if self.now < at || !self.now.is_multiple_of(20 * MS) {
             return;
         }
@@ -507,6 +533,12 @@ impl World {
         let has = others.clone().map(|other| self.nodes[other].has[site]).max();
         let cut = cut.or(has).unwrap_or(0);
         self.removed = Some((site, at, Some(cut)));
+        let status = self.members.status(SiteId(site as u8));
+        if matches!(status, SiteStatus::Member | SiteStatus::Joining) {
+            let changed = self.members.changed(SiteId(0), SiteId(site as u8), MemberChange::Remove);
+            self.members = changed.unwrap();
+            self.tell_all();
+        }
         let upto = Position(10 * cut as u64);
         for other in others {
             for partition in 0..self.nodes[other].config.topology.partitions {
@@ -518,17 +550,95 @@ impl World {
         }
     }
 
+    /// Passes the list of members to a machine.
+    pub(crate) fn tell_members(&mut self, site: usize) {
+        let reading = self.reading(site);
+        self.nodes[site].machine.set_members(reading, &self.members);
+    }
+
+    fn tell_all(&mut self) {
+        for site in (0..self.nodes.len()).filter(|site| !self.is_removed(*site)).collect::<Vec<_>>()
+        {
+            self.tell_members(site);
+        }
+    }
+
+    /// Lets sites join, and return.
+    fn change_members(&mut self) {
+        for site in 0..self.nodes.len() {
+            let filled = self.nodes[site].machine.is_filled();
+            if filled && !std::mem::replace(&mut self.nodes[site].filled, filled) {
+                self.align(site);
+                self.give_streams(site);
+            }
+            let id = SiteId(site as u8);
+            if filled && self.members.status(id) == SiteStatus::Joining {
+                self.members = self.members.joined(id, Timestamp::ZERO);
+                self.tell_all();
+            }
+        }
+        let last = self.nodes.len() - 1;
+        if self.shape.joins && self.now == JOIN_MS * MS {
+            let last = SiteId(last as u8);
+            self.members = self.members.changed(SiteId(0), last, MemberChange::Add).unwrap();
+            self.tell_all();
+        }
+        self.return_a_site();
+    }
+
+    /// Lets the removed site return without its data, when its removal is complete.
+    fn return_a_site(&mut self) {
+        let Some((site, _, Some(cut))) = self.removed else { return };
+        let id = SiteId(site as u8);
+        let mut others = (0..self.nodes.len()).filter(|other| *other != site);
+        let complete = others.all(|other| self.nodes[other].machine.has_completed_removals());
+        if !self.shape.returns || self.returned || !complete || self.now < RETURN_MS * MS {
+            return;
+        }
+        self.returned = true;
+        let gap = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
+        let members = self.members.closed(id, gap);
+        self.members = members.changed(SiteId(0), id, MemberChange::Add).unwrap();
+        for tx in self.clients.transactions.iter_mut().filter(|tx| tx.site == site) {
+            tx.state = clients::State::Done;
+        }
+        self.lose_requests(site);
+        self.ends.retain(|end| end.site != site);
+        self.network.connect(site);
+        self.streams[site].truncate(cut);
+        for key in self.keys.clone() {
+            let remaining = self.remaining(site, cut, &key);
+            self.truth.restore(site, &key, remaining);
+        }
+        let before = &self.nodes[site];
+        let generation = self.members.generation(id);
+        let config = Config { generation, ..before.config.clone() };
+        let process = before.process + 1;
+        let mut node = Node::new(config, self.nodes.len(), &mut self.random);
+        (node.process, node.filled, node.rate) = (process, false, before.rate);
+        (node.has[site], node.shown) = (cut, cut);
+        self.nodes[site] = node;
+        self.collect(site);
+        self.tell_all();
+    }
+
+    /// Returns the sum of what remains of a site's updates of a key.
+    fn remaining(&self, site: usize, cut: usize, key: &Key) -> i128 {
+        let remaining = self.streams[site][..cut].iter().filter(|placed| placed.key == *key);
+        let amounts = remaining.map(|placed| match placed.entry {
+            Entry::Update(amount) => i128::from(amount),
+            Entry::Ended(_) => 0,
+        });
+        amounts.sum()
+    }
+
     /// The removal of a site takes effect: the value is without what does not remain.
     fn lose_updates(&mut self, partition: PartitionId) {
         let Some((site, _, Some(cut))) = self.removed else { return };
         let config = &self.nodes[0].config;
         for key in self.keys.iter().filter(|key| config.partition_of(key) == partition) {
-            let remaining = self.streams[site][..cut].iter().filter(|placed| placed.key == *key);
-            let amounts = remaining.map(|placed| match placed.entry {
-                Entry::Update(amount) => i128::from(amount),
-                Entry::Ended(_) => 0,
-            });
-            self.truth.lose(site, key, amounts.sum());
+            let remaining = self.remaining(site, cut, key);
+            self.truth.lose(site, key, remaining);
         }
     }
 
@@ -549,7 +659,8 @@ impl World {
                     journal.extend(records.iter().map(<[u8]>::to_vec));
                 }
                 Output::Send { to, message } => {
-                    self.network.send(self.now, site, to.site.index(), &message);
+                    let from = (site, self.nodes[site].config.generation);
+                    self.network.send(self.now, from, to.site.index(), &message);
                 }
                 Output::Reply { request, response, .. } => self.on_reply(request, response),
                 Output::Trace(Event::Rare(path)) => *self.rare.entry(path.0).or_default() += 1,
@@ -616,10 +727,7 @@ impl World {
                 if agreed.version != expected.version {
                     continue;
                 }
-                let mut agreed = agreed.clone();
-                // A restored key may have an empty record.
-                agreed.keys.retain(|_, record| *record != KeyRecord::default());
-                if agreed != *expected {
+                if agreed != expected {
                     let text = format!("site {site} has {agreed:?} instead of {expected:?}");
                     self.truth.violations.push(text);
                 }
@@ -629,6 +737,12 @@ impl World {
 
     fn finish(mut self) -> Report {
         self.compare_records();
+        for site in 0..self.nodes.len() {
+            let gone = self.is_gone(site) || self.is_removed(site);
+            if !gone && !self.nodes[site].machine.has_completed_removals() {
+                self.unfinished.push(format!("site {site} has not completed a removal"));
+            }
+        }
         for tx in &self.clients.transactions {
             let gone = self.is_gone(tx.site) || self.is_removed(tx.site);
             if tx.state != clients::State::Done && !gone {
@@ -643,7 +757,7 @@ impl World {
                 println!("{:?}", node.machine);
             }
         }
-        let sites = self.nodes.len() - usize::from(self.removed.is_some());
+        let sites = self.nodes.len() - usize::from(self.removed.is_some() && !self.returned);
         let exact = sites * self.keys.len();
         if self.dead.is_none() && !self.shape.long_leases && self.clients.exact != exact {
             let text = format!("{} of {exact} last answers are exact", self.clients.exact);

@@ -7,10 +7,13 @@ use solera_reservations::Message;
 
 use super::MS;
 
+/// A message on its way: its sender with the generation, its receiver, and the content.
+type Sent = ((usize, u32), usize, Message);
+
 pub(crate) struct Network {
     random: Random,
-    /// Messages by time of delivery and number: sender, receiver, content.
-    queue: BTreeMap<(u64, u64), (usize, usize, Message)>,
+    /// Messages by time of delivery and number.
+    queue: BTreeMap<(u64, u64), Sent>,
     numbers: u64,
     /// Until when the link between two sites is cut.
     cuts: BTreeMap<(usize, usize), u64>,
@@ -28,7 +31,13 @@ impl Network {
         }
     }
 
-    pub(crate) fn send(&mut self, now: u64, from: usize, to: usize, message: &Message) {
+    pub(crate) fn send(
+        &mut self,
+        now: u64,
+        (from, generation): (usize, u32),
+        to: usize,
+        message: &Message,
+    ) {
         if self.is_cut(now, from, to) || self.loses && self.random.one_in(20) {
             return;
         }
@@ -39,12 +48,13 @@ impl Network {
                 delay += self.random.below(200 * MS);
             }
             self.numbers += 1;
-            self.queue.insert((now + delay, self.numbers), (from, to, message.clone()));
+            self.queue
+                .insert((now + delay, self.numbers), ((from, generation), to, message.clone()));
         }
     }
 
     /// Returns the next message that is due.
-    pub(crate) fn next(&mut self, now: u64) -> Option<(usize, usize, Message)> {
+    pub(crate) fn next(&mut self, now: u64) -> Option<Sent> {
         let (due, _) = *self.queue.first_key_value()?.0;
         if due > now {
             return None;
@@ -61,6 +71,11 @@ impl Network {
 
     pub(crate) fn is_cut(&self, now: u64, a: usize, b: usize) -> bool {
         self.cuts.get(&(a, b)).is_some_and(|until| now < *until)
+    }
+
+    /// Ends all cuts of a site.
+    pub(crate) fn connect(&mut self, site: usize) {
+        self.cuts.retain(|(a, b), _| *a != site && *b != site);
     }
 
     pub(crate) fn heal(&mut self) {

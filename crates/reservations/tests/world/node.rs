@@ -28,15 +28,17 @@ pub(crate) struct Node {
     writing: Option<(usize, Checkpoint, Parts)>,
     /// The monotonic clock: a reading at time 0, and the rate in thousandths.
     offset: u64,
-    rate: u64,
+    pub(crate) rate: u64,
     pub(crate) down_until: u64,
     paused_until: u64,
     /// Reading of the clock before the pause, if the host has read it for its next input.
     early: Option<Monotonic>,
     /// Input that the host had received before it read the clock.
-    stalled: Option<(Now, Input)>,
-    inbox: VecDeque<Input>,
+    pub(crate) stalled: Option<(Now, Input)>,
+    pub(crate) inbox: VecDeque<Input>,
     pub(crate) doomed: bool,
+    /// Whether the machine had the state of all partitions in the last step.
+    pub(crate) filled: bool,
     /// Whether the process has restarted and was given nothing yet.
     restarted: bool,
     /// Number of the process.
@@ -84,6 +86,7 @@ impl Node {
             stalled: None,
             inbox: VecDeque::new(),
             doomed: false,
+            filled: true,
             restarted: false,
             process: 1,
             has: vec![0; sites],
@@ -110,7 +113,7 @@ impl World {
     }
 
     pub(crate) fn is_removed(&self, site: usize) -> bool {
-        self.removed.is_some_and(|(removed, ..)| removed == site)
+        !self.returned && self.removed.is_some_and(|(removed, ..)| removed == site)
     }
 
     pub(crate) fn is_down(&self, site: usize) -> bool {
@@ -245,7 +248,19 @@ impl World {
                 node.machine.restore_commit(&placed.key, amount, placed.position);
             }
         }
-        // The host gives the machine again what it lacks.
+        self.align(site);
+        if !self.is_removed(site) {
+            self.tell_members(site);
+        }
+        self.ends.retain(|end| end.site != site || !forgets);
+        self.lose_requests(site);
+        self.collect(site);
+        self.nodes[site].restarted = true;
+    }
+
+    /// The host continues where the machine is.
+    pub(crate) fn align(&mut self, site: usize) {
+        let node = &mut self.nodes[site];
         let first = PartitionId(0);
         let known = node.machine.known(first).unwrap();
         node.given = known.iter().map(|position| position.0 as usize / 10).collect();
@@ -266,10 +281,6 @@ impl World {
             })
             .min()
             .unwrap_or(0);
-        self.ends.retain(|end| end.site != site || !forgets);
-        self.lose_requests(site);
-        self.collect(site);
-        self.nodes[site].restarted = true;
     }
 
     /// Writes the next part of a checkpoint, or begins one now and then.
@@ -408,7 +419,7 @@ impl World {
             node.slowness = 2;
             node.lag = 2;
         }
-        if let Some((site, ..)) = self.removed {
+        if let Some((site, ..)) = self.removed.filter(|_| !self.returned) {
             self.cut_off(site, u64::MAX);
         }
     }

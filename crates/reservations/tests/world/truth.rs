@@ -82,6 +82,12 @@ impl Truth {
         counter.values.push((moment, value - committed + remaining));
     }
 
+    /// A removed site takes part again, with this sum of its former updates.
+    pub(crate) fn restore(&mut self, site: usize, key: &Key, remaining: i128) {
+        self.lost.remove(&(site, key.clone()));
+        self.committed.insert((site, key.clone()), remaining);
+    }
+
     /// Records an update for the history: number of the transaction, beginning, and end if the
     /// client knows that it has committed.
     pub(crate) fn update(&mut self, key: &Key, (tx, amount): (usize, i64), begin: u64) {

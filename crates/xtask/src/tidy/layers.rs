@@ -107,12 +107,12 @@ pub(crate) const CRATES: &[CrateRule] = &[
         &["solera-data", "solera-machine", "solera-membership", "solera-time"],
         &["solera-checker", "solera-random"],
     ),
-    // Experimental: nothing speaks to it yet.
+    // Experimental.
     rule(
         "solera-reservations",
         "reservations",
         Layer::Protocols,
-        &["solera-machine", "solera-time"],
+        &["solera-machine", "solera-membership", "solera-time"],
         &["solera-checker", "solera-random"],
     ),
     // Exercises the parts of the protocol interface that no other protocol uses yet.

@@ -1,0 +1,58 @@
+//! Sites that leave and join.
+
+use solera_machine::Now;
+use solera_membership::{Members, Participant, SiteStatus};
+use solera_time::SiteId;
+
+use super::Reservations;
+
+/// Returns whether a site of the list leaves or has left.
+fn is_leaving(members: &Members, site: SiteId) -> bool {
+    matches!(members.status(site), SiteStatus::Leaving | SiteStatus::Gone)
+}
+
+impl Reservations {
+    /// Returns whether messages of a site's generation count.
+    pub(super) fn listens_to(&self, site: SiteId, generation: u32) -> bool {
+        site.index() < self.members.sites()
+            && !is_leaving(&self.members, site)
+            && self.members.generation(site) == generation
+    }
+
+    /// Passes the generations of leaving sites to the partitions.
+    pub(crate) fn note_members(&mut self) {
+        let sites = SiteId::all(self.members.sites());
+        let leaving: Vec<(SiteId, u32)> = sites
+            .filter(|site| is_leaving(&self.members, *site))
+            .map(|site| (site, self.members.generation(site)))
+            .collect();
+        let members: Vec<SiteId> = self.members.members().collect();
+        for partition in self.partitions.values_mut() {
+            partition.set_leaving(&leaving);
+            partition.set_members(&members);
+        }
+    }
+}
+
+impl Participant for Reservations {
+    fn set_members(&mut self, _: Now, members: &Members) {
+        self.members = members.clone();
+        self.note_members();
+    }
+
+    /// Returns whether no site that leaves or has left is a holder or a reader.
+    fn has_completed_removals(&self) -> bool {
+        let mut sites = SiteId::all(self.members.sites());
+        sites.all(|site| {
+            let generation = self.members.generation(site);
+            let is_removed =
+                || self.partitions.values().all(|it| it.agreed.is_removed(site, generation));
+            // A site that was listed later has no part in anything before it joins.
+            !is_leaving(&self.members, site) || self.members.is_new(site) || is_removed()
+        })
+    }
+
+    fn is_filled(&self) -> bool {
+        self.partitions.values().all(|partition| partition.filling.is_filled())
+    }
+}
