@@ -24,7 +24,7 @@ pub use commands::{
     Txid, Watch, describe,
 };
 pub use context::{Context, PeerTimeout, Single, SitesReport, ToPrimary, Unreachable};
-pub use delegation::{Delegation, is_reserved};
+pub use delegation::Delegation;
 pub use identity::{Identity, Refused, hash_password, verify};
 pub use scan::{Ask, Cursor, Page, Scans};
 pub use session::{ClientSession, Next, TransactionKind, scheme};
