@@ -222,6 +222,22 @@ impl Spaces {
         self.spaces.iter().filter_map(|space| Some((&*space.prefix, space.bound?)))
     }
 
+    /// Returns prefixes with their error bounds, if they have one, the longest first. The first one
+    /// that matches a key decides, as [`Spaces::bound_of`] does.
+    pub fn prefixes_with_bounds(&self) -> Vec<(String, Option<ErrorBound>)> {
+        let all = self.spaces.iter().map(|space| (space.prefix.clone(), space.bound));
+        // Keys that are reserved in a space have no bound, unless another space contains them.
+        let reserved =
+            self.spaces.iter().filter(|space| space.bound.is_some()).filter_map(|space| {
+                let reserved = format!("{}{RESERVED}", space.prefix);
+                (self.space_of(reserved.as_bytes()).prefix == space.prefix)
+                    .then_some((reserved, None))
+            });
+        let mut prefixes: Vec<_> = all.chain(reserved).collect();
+        prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        prefixes
+    }
+
     /// Returns the error bound of a key. Keys that are reserved for the server have none.
     pub fn bound_of(&self, key: &[u8]) -> Option<ErrorBound> {
         if !self.have_bounds || self.is_reserved(key) {

@@ -152,6 +152,37 @@ mod tests {
     }
 
     #[test]
+    fn the_first_prefix_that_matches_decides_about_the_bound() {
+        let bounded = |name: &str, prefix: &str, more: &str| {
+            format!(
+                "[[space]]\nname = '{name}'\nprefix = '{prefix}'\nlevel = 'causal'\ntype = 'counter'\n{more}"
+            )
+        };
+        let text = bounded("w", "w:", "error = '1%'\n")
+            + &bounded("a", "w:exact:", "")
+            + &bounded("b", "w:sol", "error = '2%'\n")
+            + &bounded("c", "x:", "error = '3%'\n")
+            + &bounded("d", "x:solera:", "error = '4%'\n");
+        let spaces = ClusterSpec::parse("s.toml", &text, Overrides::default()).unwrap().spaces;
+        let prefixes = spaces.prefixes_with_bounds();
+        for (key, ppm) in [
+            ("w:1", Some(10_000)),
+            ("w:exact:1", None),
+            ("w:solera:1", Some(20_000)),
+            ("w:solsolera:1", None),
+            ("x:1", Some(30_000)),
+            ("x:solera:1", Some(40_000)),
+            ("x:solera:solera:1", None),
+            ("y", None),
+        ] {
+            let first = prefixes.iter().find(|(prefix, _)| key.starts_with(prefix.as_str()));
+            let bound = spaces.bound_of(key.as_bytes());
+            assert_eq!(bound.map(|bound| bound.tolerance_ppm), ppm, "{key}");
+            assert_eq!(first.and_then(|(_, bound)| *bound), bound, "{key}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_named_with_their_line() {
         let counter = "level = 'causal'\ntype = 'counter'";
         let bounded = format!("{counter}\nerror = '5%'");
