@@ -144,6 +144,16 @@ impl Effect {
         PIECE_BYTES * (1 + self.unseen.len()) + self.cell.size() + set + hash
     }
 
+    /// Returns the amount by which the effect increments the key's string, if it does nothing else.
+    pub fn increment(&self) -> Option<i64> {
+        let alone = !self.clear
+            && self.unseen.is_empty()
+            && self.cell.assign.is_none()
+            && self.set.is_none()
+            && self.hash.is_none();
+        self.cell.add.filter(|_| alone)
+    }
+
     /// Returns whether the effect depends on what the transaction observed. Increments alone do
     /// not.
     pub(crate) fn observes(&self) -> bool {

@@ -6,8 +6,18 @@
 //! *promise* under the transaction's identifier. It ends when the worker reports to the guard that
 //! the transaction committed or aborted. See `docs/decisions/0031-prepare-guards.md`.
 //!
+//! A guard may have to wait for what a claim needs, for example for another site. The worker
+//! therefore asks for a *reservation* before it asks for the promise. At that time the transaction
+//! has no prepare time yet, so that nothing else waits for it.
+//!
 //! Requirements on a guard:
-//! - It eventually answers every question; the worker keeps the question until then.
+//! - It eventually answers every question; the worker keeps the question until then. If the end of
+//!   the transaction is reported first, a reservation needs no answer, and an answer has no effect.
+//! - It keeps volatile state alone for a reservation, and loses it at a restart. A promise needs no
+//!   reservation before it: the guard judges its claims anew, and may refuse them.
+//! - A reservation ends with the promise under the same identifier and with the same guards, or with
+//!   the report of the transaction's end. The guard may give it up earlier, and then refuses the
+//!   promise.
 //! - It records a promise before it answers, and the end of a promise before it acknowledges that.
 //! - It accepts several reports of the same end, and reports of the end of a transaction that it
 //!   has never promised or not answered yet. It gives no promise after the end.
@@ -62,6 +72,15 @@ pub enum Verdict {
 /// Question of a transaction's participant to a guard of its worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardQuestion {
+    /// Asks the guard to set aside what the transaction needs, before the transaction gets a prepare
+    /// time. [`Promise`](Self::Promise) with the same identifier and guards follows, or
+    /// [`End`](Self::End).
+    Reserve {
+        /// The transaction.
+        id: PromiseId,
+        /// The protocol's guards at this worker.
+        guards: Guarded,
+    },
     /// Asks whether the transaction may commit, as far as all these guards of the protocol are
     /// concerned.
     Promise {
@@ -70,7 +89,8 @@ pub enum GuardQuestion {
         /// The protocol's guards at this worker.
         guards: Guarded,
     },
-    /// Reports that the transaction has ended, and with it all promises to it.
+    /// Reports that the transaction has ended, and with it all promises to it and reservations for
+    /// it. A question about a reservation needs no answer any more.
     End {
         /// The transaction.
         id: PromiseId,
@@ -82,7 +102,8 @@ pub enum GuardQuestion {
 /// Answer of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardAnswer {
-    /// Answers [`GuardQuestion::Promise`].
+    /// Answers [`GuardQuestion::Promise`], or [`GuardQuestion::Reserve`]: after
+    /// [`Verdict::Promised`], the transaction may ask for the promise now.
     Verdict(Verdict),
     /// Answers [`GuardQuestion::End`]. The guard has emitted its record of the end before this
     /// answer.

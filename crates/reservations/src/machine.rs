@@ -153,6 +153,8 @@ impl Reservations {
 
     fn on_guard(&mut self, now: Monotonic, request: RequestId, question: GuardQuestion) {
         let answer = match question {
+            // The claims name tokens that the transaction has already.
+            GuardQuestion::Reserve { .. } => GuardAnswer::Verdict(Verdict::Promised),
             GuardQuestion::Promise { id, guards } => {
                 GuardAnswer::Verdict(match self.promise(now, id, &guards) {
                     Ok(()) => Verdict::Promised,

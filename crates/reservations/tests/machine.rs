@@ -10,9 +10,9 @@ use solera_machine::{
     RequestId, Topology, Verdict,
 };
 use solera_reservations::{
-    Answer, Body, Cannot, Change, Command, Config, Entry, Epoch, Input, Message, Nonce, Output,
-    PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response, Rule, TakeId,
-    Term, Tokens, Version,
+    Answer, Body, Cannot, Change, Command, Config, Entry, Epoch, Input, Message, Need, Nonce,
+    Output, PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response, Rule,
+    TakeId, Term, Tokens, Version,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -509,4 +509,24 @@ fn what_does_not_fit_the_cluster_has_no_effect() {
     host.stream(200, (0, 10), vec![(10, Entry::Update(1))]);
     host.wait(Duration::from_secs(1));
     assert_eq!(host.machine.known(PARTITION), Some(&[Position(0); SITES][..]));
+}
+
+/// Two seeds of the world stopped like this: a site with a single token served its clients one
+/// after the other, and nobody learned that it needs more, because the token was enough for each.
+#[test]
+fn a_site_with_less_than_its_share_asks_others_for_room() {
+    let mut host = Host::new(0, None);
+    host.stream(1, (0, 10), vec![(10, Entry::Update(120))]);
+    host.change(Change::Propose { key: KEY.to_vec(), floor: 100 });
+    host.change(Change::Raise { key: KEY.to_vec() });
+    let tokens = Tokens { increments: 12, decrements: 12 };
+    host.change(Change::Grant { key: KEY.to_vec(), site: site(1), epoch: Epoch(1), tokens });
+    host.grant((1, 0));
+    assert!(host.take(1).is_some());
+    host.sent.clear();
+    assert!(host.take(1).is_none(), "its token is in use");
+    let asks = |(to, body): &(SiteId, Body)| {
+        *to == site(1) && matches!(body, Body::Ask { need: Need::Room, .. })
+    };
+    assert!(host.sent.iter().any(asks), "{:?}", host.sent);
 }

@@ -100,7 +100,7 @@ fn every_rule_is_needed() {
         (Rule::Width, Wrong, 0),
         (Rule::Floor, Wrong, 0),
         (Rule::ConfirmFloor, Wrong, 570),
-        (Rule::RespectRaise, Wrong, 340),
+        (Rule::RespectRaise, Wrong, 400),
         (Rule::RaiseBelowValue, Wrong, 360),
         (Rule::CheckAtCommit, Wrong, 0),
         (Rule::EndAfterPromises, Wrong, 0),

@@ -165,6 +165,11 @@ impl Trial {
                 }
                 self.reply(request, Response::Sent, true);
             }
+            // Its promises wait for nothing.
+            Command::Guard(GuardQuestion::Reserve { .. }) => {
+                let answer = GuardAnswer::Verdict(Verdict::Promised);
+                self.reply(request, Response::Guard(answer), true);
+            }
             Command::Guard(GuardQuestion::Promise { id, guards }) => match steps(&guards) {
                 0 => self.judge(request, id, &guards),
                 steps => {

@@ -269,9 +269,16 @@ pub enum CommandError {
     /// The number or length of guards exceeds a limit. The transaction was aborted and had no
     /// effect.
     TooManyGuards,
-    /// The client has added guards to a strong transaction, which cannot have any. The transaction
-    /// was aborted and had no effect.
+    /// The client has added guards to a strong transaction, which cannot have any, or the
+    /// transaction increments a key of [`GuardedKeys`](crate::GuardedKeys). The transaction was
+    /// aborted and had no effect.
     StrongGuarded,
+    /// Only increments of causal transactions may change the key, which belongs to
+    /// [`GuardedKeys`](crate::GuardedKeys). The transaction was aborted and had no effect.
+    OnlyIncrements {
+        /// The key.
+        key: Key,
+    },
 }
 
 /// A limit of strong transactions; see [`StrongLimits`](crate::StrongLimits).
@@ -392,6 +399,12 @@ impl fmt::Display for CommandError {
             CommandError::StrongGuarded => {
                 write!(f, "a strong transaction cannot have guards; nothing was changed")
             }
+            CommandError::OnlyIncrements { key } => write!(
+                f,
+                "only INCRBY and DECRBY of causal transactions may change '{}', which has an error \
+                 bound; nothing was changed",
+                String::from_utf8_lossy(key.as_bytes())
+            ),
             CommandError::Lost { site, missing } => {
                 write!(
                     f,

@@ -158,6 +158,28 @@ pub enum Rule {
 /// frame of a link, both of at most 2^30 bytes.
 pub(crate) const MAX_UPDATE: usize = 513 << 20;
 
+/// Keys that only increments may change, each with the consent of another protocol of the worker.
+///
+/// A transaction that changes such a key names the protocol as a guard of the key without being
+/// told to, and participants refuse a transaction that does not.
+#[derive(Clone, Debug)]
+pub struct GuardedKeys {
+    /// Number of the protocol; one of [`Config::guards`].
+    pub protocol: u8,
+    /// Prefixes of keys, the longest first, and whether their keys are guarded. Other keys are not.
+    pub prefixes: Arc<[(Vec<u8>, bool)]>,
+    /// Returns the claim of a transaction that increments a key by an amount.
+    pub claim: fn(i64) -> Vec<u8>,
+}
+
+impl GuardedKeys {
+    /// Returns whether a key is guarded.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let found = self.prefixes.iter().find(|(prefix, _)| key.starts_with(prefix));
+        found.is_some_and(|(_, guarded)| *guarded)
+    }
+}
+
 /// Configuration of a replica.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -198,6 +220,8 @@ pub struct Config {
     /// Numbers of the protocols beside this one in the worker that guard keys; the same at every
     /// worker of a site.
     pub guards: Vec<u8>,
+    /// Keys whose increments need the consent of one of `guards`; the same at every worker.
+    pub guarded_keys: Option<GuardedKeys>,
     /// Rule that is disabled.
     pub without: Without<Rule>,
 }
@@ -224,8 +248,15 @@ impl Config {
             protocol: Protocol::UniStore,
             leader: SiteId(0),
             guards: Vec::new(),
+            guarded_keys: None,
             without: Without::default(),
         }
+    }
+
+    /// Returns whether only guarded increments may change a key.
+    #[inline]
+    pub(crate) fn is_guarded(&self, key: &[u8]) -> bool {
+        self.guarded_keys.as_ref().is_some_and(|guarded| guarded.contains(key))
     }
 
     pub(crate) fn keeps(&self, rule: Rule) -> bool {

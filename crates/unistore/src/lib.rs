@@ -26,6 +26,7 @@
 //! | `accesses`, `groups` | accesses of a strong transaction; the groups that certify it |
 //! | `pasts` | the causal and the durability past of a session |
 //! | `failure_detector`, `heard`, `lacking` | suspected sites; times that siblings have sent of their own histories; siblings that have lost updates |
+//! | `history` | histories of partitions for other protocols of the worker |
 //! | `record`, `recovery` | records of a journal; rebuilding a replica from them |
 //! | `transfer` | sending a partition's full state to a site that joins: the donor's side |
 //! | `protocol`, `encoding`, `validate` | number of the protocol; bytes of messages and records; validation of received messages |
@@ -40,6 +41,7 @@ mod encoding;
 mod failure_detector;
 mod groups;
 mod heard;
+mod history;
 mod keys;
 mod lacking;
 mod message;
@@ -59,8 +61,9 @@ mod validate;
 mod worker;
 
 pub use command::{Command, CommandError, ExecuteGuarded, Response, StrongLimit, TxId};
-pub use config::{Config, Protocol, Rule, StrongLimits, Timing};
+pub use config::{Config, GuardedKeys, Protocol, Rule, StrongLimits, Timing};
 pub use heard::Heard;
+pub use history::History;
 pub use keys::Held;
 pub use message::{
     Begin, Cause, Chunk, Converged, Errand, Event, Executed, Fetch, Filling, Input, LogRange,

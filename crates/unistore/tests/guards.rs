@@ -11,8 +11,8 @@ use solera_machine::{
 };
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Checkpoint, Command, CommandError, Config, Errand, ExecuteGuarded, Input, Kind, Message,
-    Output, PrepareGuarded, Record, Recovery, Replica, Response, TxId,
+    Checkpoint, Command, CommandError, Config, Errand, ExecuteGuarded, GuardedKeys, Input, Kind,
+    Message, Output, Record, Recovery, Replica, Response, TxId,
 };
 
 /// Protocols that guard keys.
@@ -29,6 +29,8 @@ struct Site {
     records: BTreeMap<Address, Vec<Vec<u8>>>,
     messages: VecDeque<(Address, Address, Message)>,
     asks: VecDeque<(Address, AskId, Errand)>,
+    /// Whether guards have all that they need before a transaction prepares.
+    ready: bool,
     replies: Vec<(RequestId, Response)>,
     now_ms: u64,
     requests: u64,
@@ -52,6 +54,7 @@ impl Site {
             records: BTreeMap::new(),
             messages: VecDeque::new(),
             asks: VecDeque::new(),
+            ready: true,
             replies: Vec::new(),
             now_ms: 1000,
             requests: 0,
@@ -65,8 +68,14 @@ impl Site {
 
     fn drain(&mut self, at: Address) {
         let replica = self.replicas.get_mut(&at).unwrap();
+        let mut ready = Vec::new();
         while let Some(output) = replica.poll_output() {
             match output {
+                Output::Ask { ask, question: Errand { question, .. } }
+                    if self.ready && matches!(question, GuardQuestion::Reserve { .. }) =>
+                {
+                    ready.push(ask);
+                }
                 Output::Send { to, message } => self.messages.push_back((at, to, message)),
                 Output::Reply { request, response, last } => {
                     assert!(last);
@@ -79,6 +88,9 @@ impl Site {
                 }
                 Output::Trace(_) | Output::Job { .. } => {}
             }
+        }
+        for ask in ready {
+            self.promise(at, ask);
         }
     }
 
@@ -138,6 +150,16 @@ impl Site {
             )) => {
                 self.give(at, Input::Answered { ask, answer: GuardAnswer::Ended });
                 (protocol, id, committed)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Returns the next question, which must ask for a reservation.
+    fn next_reserve(&mut self) -> (Address, AskId, PromiseId, Guarded) {
+        match self.asks.pop_front() {
+            Some((at, ask, Errand { question: GuardQuestion::Reserve { id, guards }, .. })) => {
+                (at, ask, id, guards)
             }
             other => panic!("{other:?}"),
         }
@@ -557,21 +579,20 @@ fn a_checkpoint_keeps_the_guards_of_prepared_transactions() {
 #[test]
 fn the_record_comes_before_the_question() {
     let mut site = Site::new();
+    site.ready = false;
     let key = key_of(FIRST, "a");
-    let guards = guard(&key, BANK);
-    let tx = TxId { coordinator: 1, sequence: 7 };
-    let (snap_vec, writes, eventual) = (Vector::zero(1), Vec::new(), Vec::new());
-    let prepare = PrepareGuarded { tx, snap_vec, writes, eventual, guards };
-    let message = Message::PrepareGuarded(Box::new(prepare));
+    site.single(FIRST, &key, guard(&key, BANK));
+    let (_, ask, ..) = site.next_reserve();
     let now = site.now();
     let replica = site.replicas.get_mut(&FIRST).unwrap();
-    replica.handle(now, Input::Message { from: SECOND, generation: 0, message });
+    let answer = GuardAnswer::Verdict(Verdict::Promised);
+    replica.handle(now, Input::Answered { ask, answer });
     let outputs = std::iter::from_fn(|| replica.poll_output());
     let order: Vec<_> = outputs
         .filter_map(|output| match output {
             Output::Records(records) => {
-                let of = |record| matches!(record, Record::PreparedGuarded(of, ..) if of == tx);
-                records.iter().any(|it| Record::decode(it).is_ok_and(of)).then_some("record")
+                let is_it = |record| matches!(record, Record::PreparedGuarded(..));
+                records.iter().any(|it| Record::decode(it).is_ok_and(is_it)).then_some("record")
             }
             Output::Ask { .. } => Some("question"),
             Output::Send { .. } => Some("message"),
@@ -579,4 +600,154 @@ fn the_record_comes_before_the_question() {
         })
         .collect();
     assert_eq!(order, ["record", "question"]);
+}
+
+/// While a guard gets what it needs, other transactions commit, and reads see them.
+#[test]
+fn nothing_waits_for_a_transaction_whose_guards_are_not_ready() {
+    let mut site = Site::new();
+    site.ready = false;
+    let key = key_of(FIRST, "a");
+    let add = site.single(FIRST, &key, guard(&key, BANK));
+    let (at, ask, id, _) = site.next_reserve();
+    assert_eq!(site.guarded_at(FIRST), 1);
+    let (past, level, op) = (Vector::zero(1), Level::Causal, Op::IncrBy(5));
+    let other = site.ask(FIRST, Command::Execute { past, level, key: key.clone(), op });
+    assert!(matches!(site.replies_to(other)[..], [Response::Executed { outcome: Ok(_), .. }]));
+    assert_eq!(site.counter(&key), Some(5));
+    site.promise(at, ask);
+    let (at, ask, promised, _) = site.next_promise();
+    assert_eq!(promised, id);
+    site.promise(at, ask);
+    site.deliver();
+    assert!(matches!(site.replies_to(add)[..], [Response::Executed { .. }]));
+    assert_eq!(site.next_end(), (BANK, id, true));
+    assert_eq!((site.counter(&key), site.guarded_at(FIRST)), (Some(6), 0));
+}
+
+#[test]
+fn a_guard_that_cannot_get_what_it_needs_refuses_before_the_prepare() {
+    let mut site = Site::new();
+    site.ready = false;
+    let there = key_of(SECOND, "b");
+    let add = site.single(FIRST, &there, guard(&there, BANK).and(guard(&there, DESK)));
+    site.deliver();
+    let (at, ask, id, _) = site.next_reserve();
+    site.refuse(at, ask, &there);
+    site.deliver();
+    let (late, desk, ..) = site.next_reserve();
+    // Both may have reserved something.
+    assert_eq!(site.next_end(), (BANK, id, false));
+    assert_eq!(site.next_end(), (DESK, id, false));
+    site.promise(late, desk);
+    site.deliver();
+    assert!(matches!(site.failure(add), CommandError::Guarded(_)));
+    assert_eq!((site.guarded_at(SECOND), site.counter(&there)), (0, None));
+}
+
+#[test]
+fn a_guard_that_reserves_too_long_gets_the_abort() {
+    let mut site = Site::new();
+    site.ready = false;
+    let key = key_of(FIRST, "a");
+    let add = site.single(FIRST, &key, guard(&key, BANK));
+    let (at, ask, id, _) = site.next_reserve();
+    site.pass(60_000);
+    assert_eq!(*site.failure(add), CommandError::PartitionSlow);
+    assert_eq!(site.next_end(), (BANK, id, false));
+    site.promise(at, ask);
+    site.deliver();
+    assert!(site.asks.is_empty());
+    assert_eq!((site.guarded_at(FIRST), site.counter(&key)), (0, None));
+}
+
+/// Makes BANK guard the increments of keys that begin with "views".
+fn guard_views(site: &mut Site) {
+    for at in [FIRST, SECOND] {
+        let prefixes = [(b"views:free".to_vec(), false), (b"views".to_vec(), true)];
+        let claim = |amount: i64| amount.to_string().into_bytes();
+        site.configs.get_mut(&at).unwrap().guarded_keys =
+            Some(GuardedKeys { protocol: BANK, prefixes: Arc::new(prefixes), claim });
+        site.records.entry(at).or_default();
+        site.restart(at);
+    }
+}
+
+#[test]
+fn increments_of_guarded_keys_name_their_guard_by_themselves() {
+    let mut site = Site::new();
+    guard_views(&mut site);
+    site.ready = false;
+    for owner in [FIRST, SECOND] {
+        let key = key_of(owner, "views:");
+        let (past, level, op) = (Vector::zero(1), Level::Causal, Op::IncrBy(3));
+        let add = site.ask(FIRST, Command::Execute { past, level, key: key.clone(), op });
+        site.deliver();
+        let (at, ask, _, guards) = site.next_reserve();
+        let expected = Guard { key: key.to_vec(), protocol: BANK, claim: b"3".to_vec() };
+        assert_eq!((at, guards), (owner, expected.into()));
+        site.promise(at, ask);
+        let (at, ask, id, _) = site.next_promise();
+        site.promise(at, ask);
+        site.deliver();
+        let replies = site.replies_to(add);
+        assert!(matches!(replies[..], [Response::Executed { outcome: Ok(Outcome::Int(3)), .. }]));
+        assert_eq!(site.next_end(), (BANK, id, true));
+    }
+    // A transaction claims the sum of its increments of each key.
+    let key = key_of(SECOND, "views:");
+    let tx = site.begin(FIRST, false);
+    for _ in 0..4 {
+        site.add(FIRST, tx, &key);
+    }
+    site.commit(FIRST, tx);
+    let (.., guards) = site.next_reserve();
+    assert_eq!(guards.iter().map(|guard| &guard.claim[..]).collect::<Vec<_>>(), [b"4"]);
+    // The longest prefix decides.
+    let free = key_of(SECOND, "views:free");
+    let tx = site.begin(FIRST, false);
+    site.add(FIRST, tx, &free);
+    let commit = site.commit(FIRST, tx);
+    assert!(matches!(site.replies_to(commit)[..], [Response::Committed { .. }]));
+    assert!(site.asks.is_empty());
+}
+
+#[test]
+fn guarded_keys_change_by_causal_increments_alone() {
+    let mut site = Site::new();
+    guard_views(&mut site);
+    let key = key_of(FIRST, "views:");
+    let only = CommandError::OnlyIncrements { key: key.clone() };
+    for (level, op) in [(Level::Causal, Op::Set("7".into())), (Level::Eventual, Op::IncrBy(1))] {
+        let (past, key) = (Vector::zero(1), key.clone());
+        let change = site.ask(FIRST, Command::Execute { past, level, key, op });
+        assert_eq!(*site.failure(change), only);
+    }
+    let tx = site.begin(FIRST, true);
+    site.add(FIRST, tx, &key);
+    let commit = site.commit(FIRST, tx);
+    assert_eq!(*site.failure(commit), CommandError::StrongGuarded);
+    assert!(site.asks.is_empty() && site.counter(&key).is_none());
+}
+
+/// A worker with an older configuration does not know that the key is guarded.
+#[test]
+fn a_participant_refuses_unguarded_changes_of_guarded_keys() {
+    let mut site = Site::new();
+    guard_views(&mut site);
+    let there = key_of(SECOND, "views:");
+    let here = key_of(FIRST, "a");
+    site.configs.get_mut(&FIRST).unwrap().guarded_keys = None;
+    site.restart(FIRST);
+    let tx = site.begin(FIRST, false);
+    site.add(FIRST, tx, &here);
+    site.add(FIRST, tx, &there);
+    let commit = site.commit(FIRST, tx);
+    let CommandError::Guarded(refusal) = site.failure(commit) else { panic!("{:?}", site.replies) };
+    assert_eq!(refusal.key, there.to_vec());
+    let (past, level, op) = (Vector::zero(1), Level::Causal, Op::IncrBy(1));
+    let add = site.ask(FIRST, Command::Execute { past, level, key: there.clone(), op });
+    site.deliver();
+    assert_eq!(*site.failure(add), CommandError::OnlyIncrements { key: there.clone() });
+    assert_eq!((site.counter(&here), site.counter(&there)), (None, None));
 }

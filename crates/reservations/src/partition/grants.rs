@@ -289,6 +289,10 @@ impl Partition {
             }
             if !granted.covers(heads) {
                 self.make_room(step, key);
+            } else if !heads.is_none() {
+                // Its few tokens serve one request after the other, while others may have more than
+                // their share.
+                self.need(step, key, Need::Room);
             }
         }
         if !heads.is_none() {

@@ -423,6 +423,14 @@ impl Replica {
         }
         if transaction.accesses.is_some() {
             let snap_vec = transaction.snap_vec;
+            if self.changes_guarded(tx) {
+                self.abort(tx);
+                return self.answer_commit(
+                    request,
+                    tx,
+                    Response::Failed(CommandError::StrongGuarded),
+                );
+            }
             // `latest_vote` records a promise that must cover this transaction's snapshot, so it is
             // called while the transaction is open.
             let until = self.latest_vote(now, &snap_vec);
@@ -431,9 +439,16 @@ impl Replica {
         }
         self.worker.note_activity(now);
         let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
-        let guards = std::mem::take(&mut transaction.guards);
+        let mut guards = std::mem::take(&mut transaction.guards);
         let writes = std::mem::take(&mut transaction.writes);
         let eventual = std::mem::take(&mut transaction.eventual);
+        match self.guards_of(&writes, &eventual) {
+            Ok(own) => guards = guards.and(own),
+            Err(error) => {
+                self.drop_transaction(tx);
+                return self.answer_commit(request, tx, Response::Failed(error));
+            }
+        }
         let is_guarded = !guards.is_empty();
         let mut parts: BTreeMap<Address, WorkerPart> = BTreeMap::new();
         for (key, effect) in writes {

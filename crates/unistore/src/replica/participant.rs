@@ -8,7 +8,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use solera_data::{Dot, Effect, Key, Op, execute};
 use solera_levels::Level;
-use solera_machine::{Address, Now, PartitionId, RequestId};
+use solera_machine::{Address, Guarded, Now, PartitionId, RequestId};
 use solera_time::{Monotonic, Timestamp, Vector};
 
 use crate::command::{CommandError, Response, TxId};
@@ -168,6 +168,11 @@ impl Replica {
         key: Key,
         op: Op,
     ) {
+        if op.is_update() && self.worker.config.is_guarded(&key) {
+            // A worker of the same configuration executes it as a guarded transaction.
+            let error = CommandError::OnlyIncrements { key };
+            return self.worker.answer(to, Response::Failed(error));
+        }
         let partition = self.worker.partition_of(&key);
         let mut pasts = Pasts::causal(past);
         match self.try_execute(now, to, &mut pasts, level, partition, &key, &op) {
@@ -268,6 +273,9 @@ impl Replica {
     ) {
         // UniStore Alg. 1 l. 37–38
         self.worker.learn_uniform(&snap_vec);
+        if let Err(refusal) = self.check_guards(&writes, &eventual, &Guarded::default()) {
+            return self.worker.send(coordinator, Message::GuardRefused { tx, refusal });
+        }
         let ts = self.worker.new_dot(now, &snap_vec).ts;
         let prepared = Prepared { coordinator, ts, snap_vec, writes, eventual };
         self.keep_prepared(now, tx, prepared, |prepared| Record::Prepared(tx, prepared));
@@ -394,6 +402,7 @@ impl Replica {
             self.release_known_vec();
             self.retry_parked(now);
         }
+        self.give_up_reserving(tx);
         self.resolve(coordinator, tx);
     }
 

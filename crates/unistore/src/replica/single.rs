@@ -3,11 +3,12 @@
 use smallvec::smallvec;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
-use solera_machine::{Now, PartitionId, RequestId};
+use solera_machine::{Guarded, Now, PartitionId, RequestId};
 use solera_time::Vector;
 
 use super::Replica;
 use super::participant::Execute;
+use crate::command::ExecuteGuarded;
 use crate::config::{MAX_UPDATE, Rule};
 use crate::message::{Event, Message};
 use crate::partition::{Done, Storing};
@@ -35,6 +36,12 @@ impl Replica {
         key: &[u8],
         op: &Op,
     ) -> Option<Result<Outcome, OpError>> {
+        if op.is_update() && self.worker.config.is_guarded(key) {
+            let (past, key, op) = (pasts.causal, Key::from(key), op.clone());
+            let guards = Guarded::default();
+            self.execute_guarded(now, request, ExecuteGuarded { past, level, key, op, guards });
+            return None;
+        }
         let partition = self.worker.partition_of(key);
         let owner = self.worker.config.topology.owner(self.worker.me, partition);
         if owner != self.worker.config.address {
@@ -66,9 +73,27 @@ impl Replica {
         key: &[u8],
         op: &Op,
     ) -> Option<Result<Outcome, OpError>> {
+        if op.is_update() && self.worker.config.is_guarded(key) {
+            return None;
+        }
         let partition = self.worker.partition_of(key);
         self.worker.index_of(partition)?;
         self.try_execute(now, ReplyTo::Nobody, pasts, level, partition, key, op)
+    }
+
+    /// Increments a key of [`GuardedKeys`](crate::GuardedKeys) for a caller that has the guard's
+    /// consent. Has no effect if the outcome is not available at once.
+    pub fn increment_at_once(
+        &mut self,
+        now: Now,
+        pasts: &mut Pasts,
+        key: &[u8],
+        amount: i64,
+    ) -> Option<Result<Outcome, OpError>> {
+        let partition = self.worker.partition_of(key);
+        self.worker.index_of(partition)?;
+        let op = Op::IncrBy(amount);
+        self.try_execute(now, ReplyTo::Nobody, pasts, Level::Causal, partition, key, &op)
     }
 
     /// Executes a single-operation transaction on an owned key. Returns `None` if a prepared

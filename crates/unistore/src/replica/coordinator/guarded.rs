@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use solera_certification::Kind;
-use solera_data::Outcome;
-use solera_machine::{Address, Guarded, Now, Refusal, RequestId};
+use solera_data::{Effect, Key, Op, Outcome};
+use solera_machine::{Address, Guard, Guarded, Now, Refusal, RequestId};
 use solera_time::{Monotonic, Vector};
 
 use crate::command::{CommandError, ExecuteGuarded, Response, TxId};
@@ -81,6 +81,42 @@ impl Replica {
         transaction.last_active = now.monotonic;
         transaction.guards = std::mem::take(&mut transaction.guards).and(guards);
         if transaction.guards.is_bounded() { Ok(()) } else { Err(CommandError::TooManyGuards) }
+    }
+
+    /// Returns the guards of a transaction's increments of [`GuardedKeys`](crate::GuardedKeys).
+    ///
+    /// # Errors
+    /// The transaction changes such a key otherwise, or too many of them.
+    pub(super) fn guards_of(
+        &self,
+        writes: &BTreeMap<Key, Effect>,
+        eventual: &[(Key, Op)],
+    ) -> Result<Guarded, CommandError> {
+        let Some(guarded) = &self.worker.config.guarded_keys else { return Ok(Guarded::default()) };
+        let mut guards = Vec::new();
+        for (key, effect) in writes.iter().filter(|(key, _)| guarded.contains(key)) {
+            match effect.increment() {
+                Some(0) => {}
+                Some(amount) => guards.push(Guard {
+                    key: key.as_bytes().to_vec(),
+                    protocol: guarded.protocol,
+                    claim: (guarded.claim)(amount),
+                }),
+                None => return Err(CommandError::OnlyIncrements { key: key.clone() }),
+            }
+        }
+        if let Some((key, _)) = eventual.iter().find(|(key, _)| guarded.contains(key)) {
+            return Err(CommandError::OnlyIncrements { key: key.clone() });
+        }
+        let guards: Guarded = guards.into_iter().collect();
+        if guards.is_bounded() { Ok(guards) } else { Err(CommandError::TooManyGuards) }
+    }
+
+    /// Returns whether an open transaction changes a key of [`GuardedKeys`](crate::GuardedKeys).
+    pub(super) fn changes_guarded(&self, tx: TxId) -> bool {
+        let Some(guarded) = &self.worker.config.guarded_keys else { return false };
+        let open = self.coordinator.open.get(&tx);
+        open.is_some_and(|open| open.writes.keys().any(|key| guarded.contains(key)))
     }
 
     /// Executes a transaction of one operation with guards, for a client of this worker.

@@ -1,18 +1,23 @@
 //! Guards of prepared transactions: questions before PREPARE_ACK, and reports of transactions'
 //! outcomes.
 //!
+//! The guards first get what they need for the transaction ([`GuardQuestion::Reserve`]). This may
+//! take as long as other sites are far away, so the transaction has no prepare time meanwhile, and
+//! nothing waits for it.
+//!
 //! The record that a transaction is prepared precedes the questions, and the guards' own records
 //! follow it. So wherever a crash cuts the journal, the participant knows which guards may hold a
 //! promise, and reports the outcome to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use solera_data::{Key, Op};
 use solera_machine::{Address, AskId, GuardAnswer, GuardQuestion, Guarded, Now, Refusal, Verdict};
 use solera_time::Timestamp;
 
 use crate::command::TxId;
 use crate::config::Rule;
-use crate::message::{Errand, Message, Output, PrepareGuarded};
+use crate::message::{Errand, Message, Output, PrepareGuarded, Write};
 use crate::rare;
 use crate::record::{Part, Prepared, Record};
 use crate::replica::Replica;
@@ -22,6 +27,8 @@ use super::Waiting;
 /// Guards of transactions at this worker.
 #[derive(Debug, Default)]
 pub(crate) struct Guarding {
+    /// Transactions that are not prepared yet, because guards may still need something.
+    reserving: BTreeMap<TxId, Reserving>,
     prepared: BTreeMap<TxId, Voting>,
     /// Transactions that have ended, until all their guards have acknowledged the outcome.
     ended: BTreeMap<TxId, Unacknowledged>,
@@ -31,6 +38,15 @@ pub(crate) struct Guarding {
     count: u64,
     /// Number of guards so far that name a protocol which guards no keys at this worker.
     pub(crate) unknown: u64,
+}
+
+/// A transaction that its guards prepare for.
+#[derive(Debug)]
+struct Reserving {
+    coordinator: Address,
+    prepare: PrepareGuarded,
+    /// Protocols that have not answered.
+    silent: BTreeSet<u8>,
 }
 
 /// Votes of the guards of a prepared transaction.
@@ -53,10 +69,10 @@ struct Unacknowledged {
 }
 
 impl Guarding {
-    /// Returns the number of transactions that are prepared, or have ended and whose outcome some
+    /// Returns the number of transactions that are prepared or wait for that, or have ended and whose outcome some
     /// guard has not acknowledged.
     pub(crate) fn open(&self) -> usize {
-        self.prepared.len() + self.ended.len()
+        self.reserving.len() + self.prepared.len() + self.ended.len()
     }
 
     /// Returns whether all guards have promised, as far as this process knows.
@@ -142,9 +158,13 @@ impl Replica {
         coordinator: Address,
         prepare: PrepareGuarded,
     ) {
-        let PrepareGuarded { tx, snap_vec, writes, eventual, guards } = prepare;
+        let PrepareGuarded { tx, snap_vec, writes, eventual, guards } = &prepare;
+        let tx = *tx;
         // UniStore Alg. 1 l. 37–38
-        self.worker.learn_uniform(&snap_vec);
+        self.worker.learn_uniform(snap_vec);
+        if let Err(refusal) = self.check_guards(writes, eventual, guards) {
+            return self.worker.send(coordinator, Message::GuardRefused { tx, refusal });
+        }
         if let Some(guard) = guards.iter().find(|it| !self.guards_keys(it.protocol)) {
             self.participant.guarding.unknown += 1;
             let (key, protocol) = (guard.key.clone(), guard.protocol);
@@ -152,6 +172,55 @@ impl Replica {
             let refusal = Refusal { key, protocol, reason };
             return self.worker.send(coordinator, Message::GuardRefused { tx, refusal });
         }
+        if !self.worker.config.keeps(Rule::AskGuards) {
+            return self.prepare_guarded(now, coordinator, prepare);
+        }
+        let guarding = &mut self.participant.guarding;
+        for protocol in guards.protocols() {
+            let question = GuardQuestion::Reserve { id: tx.into(), guards: guards.of(protocol) };
+            let output = guarding.ask(tx, protocol, question);
+            self.worker.outputs.push_back(output);
+        }
+        let silent = guards.protocols().into_iter().collect();
+        guarding.reserving.insert(tx, Reserving { coordinator, prepare, silent });
+        self.worker.note_activity(now);
+    }
+
+    /// Returns the refusal of a transaction that changes a key of
+    /// [`GuardedKeys`](crate::GuardedKeys) without its guard, or not by an increment.
+    pub(super) fn check_guards(
+        &self,
+        writes: &[Write],
+        eventual: &[(Key, Op)],
+        guards: &Guarded,
+    ) -> Result<(), Refusal> {
+        let Some(guarded) = &self.worker.config.guarded_keys else { return Ok(()) };
+        let protocol = guarded.protocol;
+        let is_allowed = |write: &&Write| {
+            let named = |key: &Key| {
+                guards.iter().any(|it| it.key == key.as_bytes() && it.protocol == protocol)
+            };
+            match write.effect.increment() {
+                Some(0) => true,
+                Some(_) => named(&write.key),
+                None => false,
+            }
+        };
+        let mut changed = writes.iter().filter(|write| guarded.contains(&write.key));
+        let unguarded = changed.find(|write| !is_allowed(write)).map(|write| &write.key);
+        let mut eventual = eventual.iter().map(|(key, _)| key);
+        match unguarded.or_else(|| eventual.find(|key| guarded.contains(key))) {
+            None => Ok(()),
+            Some(key) => {
+                let reason = "the transaction does not name the guard of the key".to_owned();
+                Err(Refusal { key: key.as_bytes().to_vec(), protocol, reason })
+            }
+        }
+    }
+
+    /// Prepares a transaction that its guards are ready for, and asks them for promises.
+    fn prepare_guarded(&mut self, now: Now, coordinator: Address, prepare: PrepareGuarded) {
+        let PrepareGuarded { tx, snap_vec, writes, eventual, guards } = prepare;
         let ts = self.worker.new_dot(now, &snap_vec).ts;
         let prepared = Prepared { coordinator, ts, snap_vec, writes, eventual };
         let record = |prepared| Record::PreparedGuarded(tx, prepared, guards.clone());
@@ -185,7 +254,43 @@ impl Replica {
         }
     }
 
+    /// Handles the answer of a guard that a transaction waits for before it prepares.
+    fn on_reserved(&mut self, now: Now, tx: TxId, protocol: u8, verdict: Verdict) {
+        let reserving = &mut self.participant.guarding.reserving;
+        let Some(it) = reserving.get_mut(&tx) else { return };
+        match verdict {
+            Verdict::Refused(refusal) if self.worker.config.keeps(Rule::RefusalsAbort) => {
+                let coordinator = it.coordinator;
+                self.give_up_reserving(tx);
+                let refusal = Refusal { protocol, ..refusal }.shortened();
+                self.worker.send(coordinator, Message::GuardRefused { tx, refusal });
+            }
+            _ => {
+                it.silent.remove(&protocol);
+                if it.silent.is_empty()
+                    && let Some(Reserving { coordinator, prepare, .. }) = reserving.remove(&tx)
+                {
+                    self.prepare_guarded(now, coordinator, prepare);
+                }
+            }
+        }
+    }
+
+    /// Ends a transaction that is not prepared yet. Its guards release what they have reserved.
+    pub(super) fn give_up_reserving(&mut self, tx: TxId) {
+        let guarding = &mut self.participant.guarding;
+        let Some(Reserving { prepare, .. }) = guarding.reserving.remove(&tx) else { return };
+        for protocol in prepare.guards.protocols() {
+            let question = GuardQuestion::End { id: tx.into(), committed: false };
+            let output = guarding.ask(tx, protocol, question);
+            self.worker.outputs.push_back(output);
+        }
+    }
+
     fn on_verdict(&mut self, now: Now, tx: TxId, protocol: u8, verdict: Verdict) {
+        if self.participant.guarding.reserving.contains_key(&tx) {
+            return self.on_reserved(now, tx, protocol, verdict);
+        }
         // A transaction may end before its guards answer. This worker has then sent them the
         // outcome.
         let Some((coordinator, ts)) = self.prepared_at(tx) else { return };

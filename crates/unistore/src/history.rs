@@ -1,0 +1,61 @@
+//! Histories of partitions for the other protocols of the worker, which derive state from the
+//! updates of some keys.
+
+use std::sync::Arc;
+
+use solera_machine::PartitionId;
+use solera_time::{Origin, Timestamp};
+
+use crate::message::Update;
+use crate::replica::Replica;
+
+/// Part of a partition's history of one origin, in the order of its timestamps.
+#[derive(Debug)]
+pub struct History<I> {
+    /// Time up to which updates were forgotten. A reader that has less lacks some for ever.
+    pub forgotten: Timestamp,
+    /// Time up to which the history is complete.
+    pub upto: Timestamp,
+    /// The updates after the given time, up to `upto`.
+    pub updates: I,
+}
+
+impl Replica {
+    /// Returns the history of an owned partition after a time; `None` if the worker does not own
+    /// the partition, or does not have its data yet.
+    ///
+    /// The history of another site ends where it is uniform: the removal of that site cannot undo
+    /// this part. The local site's history ends below the smallest prepare time, so that no update
+    /// is inserted into it later.
+    pub fn history(
+        &self,
+        id: PartitionId,
+        origin: Origin,
+        after: Timestamp,
+    ) -> Option<History<impl Iterator<Item = &Arc<Update>>>> {
+        let partition = &self.worker.partitions[self.worker.index_of(id)?];
+        let known = partition.known_vec[origin];
+        let upto = match origin {
+            Origin::Site(site) if site != self.worker.me => {
+                known.min(self.worker.dissemination.view.uniform_vec[origin])
+            }
+            Origin::Site(_) | Origin::Strong => known,
+        };
+        let committed = &partition.committed[origin];
+        let updates = committed.after(after).take_while(move |update| update.dot.ts <= upto);
+        let forgotten = committed.forgotten();
+        partition.filled.then_some(History { forgotten, upto, updates })
+    }
+
+    /// Returns the committed updates of the local site to an owned partition after a time, also
+    /// those that [`Replica::history`] does not contain yet.
+    pub fn own_updates(
+        &self,
+        id: PartitionId,
+        after: Timestamp,
+    ) -> impl Iterator<Item = &Arc<Update>> {
+        let index = self.worker.index_of(id);
+        let partition = index.map(|index| &self.worker.partitions[index]);
+        partition.into_iter().flat_map(move |it| it.committed[self.worker.me].after(after))
+    }
+}
