@@ -91,6 +91,10 @@ pub(crate) struct SimArgs {
     /// Have clients also read at weaker levels than that of a key's space, and cancel strong reads
     #[arg(long, conflicts_with = "outages")]
     weaker_reads: bool,
+    /// Also run `reservations` on each worker, and check sessions that use counters with error
+    /// bounds
+    #[arg(long, conflicts_with = "outages")]
+    bounds: bool,
     /// Also run the protocol `trial` on each worker, which exercises jobs, lanes and questions
     /// between protocols
     #[arg(long, conflicts_with = "outages")]
@@ -137,6 +141,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
     let scenario = if args.primary { scenario.with_primary() } else { scenario };
     let scenario = if args.occult { scenario.with_occult() } else { scenario };
     let scenario = if args.weaker_reads { scenario.with_weaker_reads() } else { scenario };
+    let scenario = if args.bounds { scenario.with_bounds() } else { scenario };
     if args.trial { scenario.with_trial() } else { scenario }
 }
 
@@ -347,5 +352,6 @@ fn replay(args: &SimArgs, seed: u64) -> String {
     let trial = if args.trial { " --trial" } else { "" };
     let occult = if args.occult { " --occult" } else { "" };
     let weaker = if args.weaker_reads { " --weaker-reads" } else { "" };
-    format!("solera sim --seed {seed}{kind}{promises}{primary}{occult}{weaker}{trial}")
+    let bounds = if args.bounds { " --bounds" } else { "" };
+    format!("solera sim --seed {seed}{kind}{promises}{primary}{occult}{weaker}{bounds}{trial}")
 }

@@ -22,6 +22,7 @@ pub(crate) fn identity(spec: &ClusterSpec) -> Identity {
     let beside = Beside {
         primary: spec.spaces.run_primary(),
         occult: spec.spaces.run_occult(),
+        reservations: false,
         trial: false,
     };
     let agreed = [

@@ -49,6 +49,8 @@ pub struct KeyRecord {
     pub raise: Option<(i64, Version)>,
     /// Last epoch of each site.
     pub epochs: BTreeMap<SiteId, Epoch>,
+    /// Version of the last change that took effect.
+    pub changed: Version,
 }
 
 /// A change of the record by a strong transaction.
@@ -143,10 +145,10 @@ pub enum Change {
     },
 }
 
-/// An item of the record. A transaction conflicts with another one that has changed an item after
-/// the version that it has read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Item {
+/// An item of the record. A change has no effect if an item on which it depends was changed after the
+/// version from which it was derived.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Item {
     /// The readers, without the numbers of their renewals.
     Readers,
     /// The number of renewals of a reader.
@@ -155,6 +157,17 @@ pub enum Item {
     Closed,
     /// A key.
     Key(Key),
+}
+
+/// Versions of the last changes of items that took effect, without those of keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// Of the readers, without the numbers of their renewals.
+    pub readers: Version,
+    /// Of whether there are no readers.
+    pub closed: Version,
+    /// Of the number of renewals of each site.
+    pub renewals: Vec<Version>,
 }
 
 /// A version of the record.
@@ -170,6 +183,8 @@ pub struct Agreed {
     pub closed: Option<Version>,
     /// Removed sites, with what remains of their streams and the version of the removal.
     pub removed: BTreeMap<SiteId, (Position, Version)>,
+    /// Versions of the last changes.
+    pub changed: Changed,
     /// Keys with grants or a floor.
     pub keys: BTreeMap<Key, KeyRecord>,
 }
@@ -211,8 +226,8 @@ impl Change {
         }
     }
 
-    /// Returns the items on which the transaction depends.
-    pub fn reads(&self) -> Vec<Item> {
+    /// Returns the items on which the change depends.
+    pub(crate) fn reads(&self) -> Vec<Item> {
         match self {
             Change::Renew { site, .. } | Change::Exclude { site, .. } => {
                 vec![Item::Readers, Item::Renewals(*site)]
@@ -234,10 +249,10 @@ impl Change {
         }
     }
 
-    /// Returns the items that the transaction changes. [`Found`](Self::Found) removes all grants as
+    /// Returns the items that it changes. [`Found`](Self::Found) removes all grants as
     /// well. Grants depend on [`Item::Closed`] for this reason, and no other change of a key
     /// conflicts with their removal.
-    pub fn writes(&self) -> Vec<Item> {
+    pub(crate) fn writes(&self) -> Vec<Item> {
         match self {
             Change::Renew { site, .. } => vec![Item::Renewals(*site)],
             Change::Exclude { .. } | Change::Admit { .. } | Change::Remove { .. } => {
@@ -271,7 +286,57 @@ impl Agreed {
             terms: (0..sites).map(|site| Term(u64::from(site < founders))).collect(),
             closed: None,
             removed: BTreeMap::new(),
+            changed: Changed { renewals: vec![Version(0); sites], ..Changed::default() },
             keys: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the version of the last change of an item that took effect.
+    fn changed(&self, item: &Item) -> Version {
+        match item {
+            Item::Readers => self.changed.readers,
+            Item::Closed => self.changed.closed,
+            Item::Renewals(site) => {
+                self.changed.renewals.get(site.index()).copied().unwrap_or_default()
+            }
+            Item::Key(key) => self.keys.get(key).map_or(Version(0), |record| record.changed),
+        }
+    }
+
+    /// Returns whether a change that was derived from the version `read` takes effect: nothing on
+    /// which it depends was changed since then. All sites apply the same changes in the same order,
+    /// so that all of them decide alike.
+    pub fn takes_effect(&self, read: Version, change: &Change) -> bool {
+        change.reads().iter().all(|item| self.changed(item) <= read)
+    }
+
+    /// Applies the next change, if it takes effect. Returns whether it does.
+    pub fn apply(&mut self, version: Version, read: Version, change: &Change) -> bool {
+        let effective = self.takes_effect(read, change);
+        self.version = version;
+        if effective {
+            self.apply_to_readers(version, change);
+            self.apply_to_key(version, change);
+            if matches!(change, Change::Found { .. }) {
+                self.clear_grants(|_| true);
+            }
+        }
+        effective
+    }
+
+    /// Notes the last change of the items without a key.
+    fn note_readers(&mut self, version: Version, change: &Change) {
+        for item in change.writes() {
+            match item {
+                Item::Readers => self.changed.readers = version,
+                Item::Closed => self.changed.closed = version,
+                Item::Renewals(site) => {
+                    if let Some(changed) = self.changed.renewals.get_mut(site.index()) {
+                        *changed = version;
+                    }
+                }
+                Item::Key(_) => {}
+            }
         }
     }
 
@@ -290,10 +355,10 @@ impl Agreed {
         SiteId::all(self.readers.len()).filter(|site| self.reader(*site).is_some())
     }
 
-    /// Changes the readers to the next version. A change that does not fit the record has no
-    /// effect.
-    pub fn apply_to_readers(&mut self, version: Version, change: &Change) {
+    /// Changes the readers to the next version. Numbers beyond the cluster have no effect.
+    pub(crate) fn apply_to_readers(&mut self, version: Version, change: &Change) {
         self.version = version;
+        self.note_readers(version, change);
         match change {
             Change::Renew { site, term, .. } => {
                 let reader = self.readers.get_mut(site.index()).and_then(Option::as_mut);
@@ -349,7 +414,7 @@ impl Agreed {
     }
 
     /// Removes all grants of keys that fulfil a condition.
-    pub fn clear_grants(&mut self, of: impl Fn(&Key) -> bool) {
+    pub(crate) fn clear_grants(&mut self, of: impl Fn(&Key) -> bool) {
         for (_, record) in self.keys.iter_mut().filter(|(key, _)| of(key)) {
             record.grants.clear();
         }
@@ -369,10 +434,11 @@ impl Agreed {
     }
 
     /// Changes a key to the next version.
-    pub fn apply_to_key(&mut self, version: Version, change: &Change) {
+    pub(crate) fn apply_to_key(&mut self, version: Version, change: &Change) {
         self.version = version;
         let Some(key) = change.key() else { return };
         let record = self.keys.entry(key.clone()).or_default();
+        record.changed = version;
         match change {
             Change::Grant { site, epoch, tokens, .. } => {
                 let (site, epoch, tokens) = (*site, *epoch, *tokens);

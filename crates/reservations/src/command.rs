@@ -1,5 +1,6 @@
 //! Commands, their replies, and questions to the host.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use solera_machine::{GuardAnswer, GuardQuestion, PartitionId, codec};
 use solera_time::SiteId;
 
 use crate::agreed::{Change, Key};
-use crate::numbers::{Epoch, Nonce, Position, Version};
+use crate::numbers::{Epoch, Nonce, Position, Tokens, Version};
 
 /// An entry of a site's stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,8 +30,7 @@ pub struct Placed {
     pub entry: Entry,
 }
 
-/// Identifies tokens that a transaction has taken. The transaction lists it as a claim of its
-/// guard.
+/// Identifies tokens that a transaction has taken. See [`Claim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TakeId(pub Nonce);
 
@@ -52,7 +52,9 @@ pub enum Command {
         /// The site now has everything up to this position.
         upto: Position,
     },
-    /// From the host: the next version of the record. A version that the machine has already has no
+    /// From the host: the next version of the record. The strong history orders the changes, and
+    /// each site passes all of them to its machine. The machine decides whether a change takes
+    /// effect; the version counts in both cases. A version that the machine has already has no
     /// effect.
     Changed {
         /// The partition.
@@ -61,7 +63,9 @@ pub enum Command {
         previous: Version,
         /// The version.
         version: Version,
-        /// The change that leads to it.
+        /// The version from which the change was derived ([`Question::Change`]).
+        read: Version,
+        /// The change.
         change: Change,
     },
     /// From the host: the members have agreed to remove a site, and what remains of its stream.
@@ -145,7 +149,7 @@ pub enum Response {
     Version(Version),
     /// To [`Command::Remove`].
     Removing,
-    /// To [`Command::Take`]: the claim for the transaction's guard.
+    /// To [`Command::Take`]: the tokens, which the transaction lists as a [`Claim`].
     Taken(TakeId),
     /// To [`Command::GiveBack`]: whether the tokens were taken still.
     GivenBack(bool),
@@ -165,9 +169,8 @@ pub enum Response {
 /// A question to the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Change the record by a strong transaction. It must conflict if an item that it
-    /// [reads](Change::reads) was changed after `read`. The new version arrives as
-    /// [`Command::Changed`].
+    /// Append a change of the record to the strong history. It conflicts with nothing there, and
+    /// arrives as [`Command::Changed`].
     Change {
         /// The partition.
         partition: PartitionId,
@@ -191,17 +194,25 @@ pub enum Question {
 /// The answer to a [`Question`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The change is committed.
-    Committed(Version),
-    /// The change conflicts. An item that it reads has changed by this version.
-    Conflict(Version),
-    /// The change may be committed or not, now or later.
+    /// The change has this version in the strong history, whether it takes effect or not.
+    Decided(Version),
+    /// The change may be in the strong history or not, now or later.
     Unknown,
     /// To [`Question::End`]: the entry is in the stream.
     Ended,
 }
 
-impl TakeId {
+/// The claim of a transaction's guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Claim {
+    /// The sums of the increments and of the decrements that the transaction makes to the key. The
+    /// guard takes them when it is asked for the reservation.
+    Tokens(Tokens),
+    /// Tokens that were taken with [`Command::Take`].
+    Take(TakeId),
+}
+
+impl Claim {
     /// Encodes the claim.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -209,7 +220,44 @@ impl TakeId {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<TakeId> {
-        codec::take(bytes).filter(|(_, rest)| rest.is_empty()).map(|(take, _)| take)
+    /// Decodes a claim; `None` if the bytes are not the encoding of one.
+    pub fn decode(bytes: &[u8]) -> Option<Claim> {
+        let (claim, rest): (Claim, _) = codec::take(bytes)?;
+        (rest.is_empty() && claim.encode() == bytes).then_some(claim)
+    }
+}
+
+impl fmt::Display for Cannot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cannot::NoPolicy => write!(f, "the key has no error bound"),
+            Cannot::Nothing => write!(f, "the amount is 0"),
+            Cannot::TooMany { most } => {
+                write!(f, "the update is too large: the value permits at most {most} tokens")
+            }
+            Cannot::NoTokens => write!(
+                f,
+                "the site got no tokens in time: all are in use or held by other sites, or a site \
+                 that must confirm them does not answer"
+            ),
+            Cannot::AtFloor => write!(
+                f,
+                "the value may be too near the floor on which the sites have agreed, and the floor \
+                 was not lowered in time"
+            ),
+            Cannot::NotReader { .. } => {
+                write!(f, "this site may not answer alone; ask a site that has the right")
+            }
+            Cannot::Behind => {
+                write!(f, "this site has not received yet what it needs to answer alone")
+            }
+            Cannot::NoLease => {
+                write!(f, "this site's right to answer alone was not renewed: it is cut off")
+            }
+            Cannot::TooWide { least, greatest } => write!(
+                f,
+                "the value is between {least} and {greatest}, which is wider than the tolerance"
+            ),
+        }
     }
 }

@@ -55,6 +55,8 @@ pub struct Timing {
     pub retry: Duration,
     /// Interval of the worker's timer.
     pub tick: Duration,
+    /// Time for which a guard waits for the tokens of a transaction before it refuses it.
+    pub patience: Duration,
 }
 
 impl Default for Timing {
@@ -65,6 +67,7 @@ impl Default for Timing {
             report: Duration::from_millis(200),
             retry: Duration::from_millis(200),
             tick: Duration::from_millis(20),
+            patience: Duration::from_millis(900),
         }
     }
 }

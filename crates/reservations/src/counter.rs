@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use solera_machine::RequestId;
+use solera_machine::{PromiseId, RequestId};
 use solera_time::{Monotonic, SiteId};
 
 use crate::command::{Cannot, TakeId};
@@ -19,10 +19,18 @@ pub(crate) struct Take {
     pub(crate) until: Monotonic,
 }
 
+/// Who waits for tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    Client(RequestId),
+    /// The guard of a transaction, for the claim with this number.
+    Reservation(PromiseId, usize),
+}
+
 /// A request for tokens that waits.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingTake {
-    pub(crate) request: RequestId,
+    pub(crate) waiter: Waiter,
     pub(crate) tokens: Tokens,
     pub(crate) until: Monotonic,
 }

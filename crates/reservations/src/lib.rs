@@ -20,6 +20,7 @@
 //! | `partition::grants` | ends of epochs, tokens and floors |
 //! | `counter` | state of a key at a site |
 //! | `machine` | the machine of a worker; the contract on time |
+//! | `machine::guard` | reservations and promises |
 //! | `record`, `machine::checkpoint`, `partition::parts`, `recovery` | what must survive a restart |
 //! | `command`, `message`, `config`, `numbers`, `protocol` | commands, messages, configuration |
 //!
@@ -58,8 +59,8 @@ mod rare;
 mod record;
 mod recovery;
 
-pub use agreed::{Agreed, Change, Grant, Item, Key, KeyRecord, Reader};
-pub use command::{Answer, Cannot, Command, Entry, Placed, Question, Response, TakeId};
+pub use agreed::{Agreed, Change, Changed, Grant, Key, KeyRecord, Reader};
+pub use command::{Answer, Cannot, Claim, Command, Entry, Placed, Question, Response, TakeId};
 pub use config::{Config, Policy, Rule, Timing};
 pub use machine::{Checkpoint, Reservations};
 pub use message::{Body, Event, Input, Message, Need, Output};

@@ -1,26 +1,24 @@
 //! The machine of a worker: dispatch to partitions, the guard's promises, time, checkpoints.
 
 mod checkpoint;
+mod guard;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use solera_machine::{
-    Address, AskId, GuardAnswer, GuardQuestion, Guarded, Machine, Now, PartitionId, PromiseId,
-    Refusal, RequestId, Verdict,
-};
+use solera_machine::{Address, AskId, Machine, Now, PartitionId, PromiseId, RequestId};
 use solera_time::Monotonic;
 
 pub use self::checkpoint::Checkpoint;
 use self::checkpoint::next_part;
-use crate::agreed::{Agreed, Key};
-use crate::command::{Answer, Command, Response, TakeId};
+use self::guard::Reservation;
+use crate::agreed::Agreed;
+use crate::command::{Answer, Command, Response};
 use crate::config::{Config, Rule};
 use crate::message::{Event, Input, Message, Output};
 use crate::numbers::{Position, Version};
 use crate::outbox::{Outbox, Step, Subject};
 use crate::partition::Partition;
-use crate::protocol::PROTOCOL;
 use crate::record::{Held, Part, Record};
 
 /// The machine of one worker.
@@ -40,6 +38,8 @@ pub struct Reservations {
     pub(crate) config: Config,
     pub(crate) partitions: BTreeMap<PartitionId, Partition>,
     pub(crate) promises: BTreeMap<PromiseId, Vec<Held>>,
+    /// Tokens that transactions have taken before their promise. A restart forgets them.
+    reservations: BTreeMap<PromiseId, Reservation>,
     out: Outbox,
     next_tick: Option<Monotonic>,
     /// Whether a reader counts its lease anew at the first input. Used without `LeaseIsVolatile`
@@ -63,6 +63,7 @@ impl Reservations {
             partitions,
             config,
             promises: BTreeMap::new(),
+            reservations: BTreeMap::new(),
             out: Outbox::default(),
             next_tick: None,
             recovered: false,
@@ -127,8 +128,8 @@ impl Reservations {
                 let position = partition.on_stream(step, origin, after, entries, upto);
                 step.reply(request, Response::Position(position));
             }
-            Command::Changed { previous, version, change, .. } => {
-                let version = partition.on_changed(step, previous, version, change);
+            Command::Changed { previous, version, read, change, .. } => {
+                let version = partition.on_changed(step, previous, version, (read, change));
                 step.reply(request, Response::Version(version));
             }
             Command::Remove { site, upto, .. } => {
@@ -149,78 +150,6 @@ impl Reservations {
         }
     }
 
-    // The guard.
-
-    fn on_guard(&mut self, now: Monotonic, request: RequestId, question: GuardQuestion) {
-        let answer = match question {
-            // The claims name tokens that the transaction has already.
-            GuardQuestion::Reserve { .. } => GuardAnswer::Verdict(Verdict::Promised),
-            GuardQuestion::Promise { id, guards } => {
-                GuardAnswer::Verdict(match self.promise(now, id, &guards) {
-                    Ok(()) => Verdict::Promised,
-                    Err(refusal) => Verdict::Refused(refusal),
-                })
-            }
-            GuardQuestion::End { id, .. } => {
-                self.end(now, id);
-                GuardAnswer::Ended
-            }
-        };
-        self.step(now).1.reply(request, Response::Guard(answer));
-    }
-
-    /// Promises that a transaction may use its tokens (H6).
-    fn promise(&mut self, now: Monotonic, id: PromiseId, guards: &Guarded) -> Result<(), Refusal> {
-        if self.promises.contains_key(&id) {
-            return Ok(());
-        }
-        let refusal = |key: &Key, reason: &str| Refusal {
-            key: key.clone(),
-            protocol: PROTOCOL.number,
-            reason: reason.to_owned(),
-        };
-        let mut claims: BTreeSet<TakeId> = BTreeSet::new();
-        let mut held: Vec<(TakeId, Held)> = Vec::new();
-        for guard in guards.iter() {
-            let Some(take) = TakeId::decode(&guard.claim) else {
-                return Err(refusal(&guard.key, "the claim cannot be read"));
-            };
-            if !claims.insert(take) {
-                return Err(refusal(&guard.key, "two guards claim the same tokens"));
-            }
-            let partition = self.config.partition_of(&guard.key);
-            let (partitions, mut step) = self.step(now);
-            let Some(partition) = partitions.get_mut(&partition) else {
-                return Err(refusal(&guard.key, "another worker owns the key"));
-            };
-            let judged = partition.judge(&mut step, &guard.key, take);
-            held.push((take, judged.map_err(|why| refusal(&guard.key, why.reason()))?));
-        }
-        let (partitions, mut step) = self.step(now);
-        for (take, held) in &held {
-            if let Some(partition) = partitions.get_mut(&held.partition) {
-                partition.promise(&mut step, *take, held);
-            }
-        }
-        let held: Vec<Held> = held.into_iter().map(|(_, held)| held).collect();
-        if step.config.has(Rule::DurablePromises) {
-            step.record(&Record::Promised(id, held.clone()));
-        }
-        self.promises.insert(id, held);
-        Ok(())
-    }
-
-    fn end(&mut self, now: Monotonic, id: PromiseId) {
-        let Some(held) = self.promises.remove(&id) else { return };
-        let (partitions, mut step) = self.step(now);
-        step.record(&Record::Ended(id));
-        for held in held {
-            if let Some(partition) = partitions.get_mut(&held.partition) {
-                partition.end_promise(&mut step, &held);
-            }
-        }
-    }
-
     fn on_message(&mut self, now: Monotonic, from: Address, message: Message) {
         let (partitions, mut step) = self.step(now);
         if let Some(partition) = partitions.get_mut(&message.partition) {
@@ -232,7 +161,7 @@ impl Reservations {
         let Some((partition, subject)) = self.out.close(ask) else { return };
         let Some(partition) = self.partitions.get_mut(&partition) else { return };
         let version = match answer {
-            Answer::Committed(version) | Answer::Conflict(version) => Some(*version),
+            Answer::Decided(version) => Some(*version),
             Answer::Unknown | Answer::Ended => None,
         };
         match &subject {
@@ -274,10 +203,12 @@ impl Machine for Reservations {
                 for partition in self.partitions.values_mut() {
                     partition.on_cancel(request);
                 }
+                self.cancel_reservation(now, request);
             }
             Input::Answered { ask, answer } => self.on_answer(ask, &answer),
             Input::Done { result, .. } => match result {},
         }
+        self.settle(now);
     }
 
     fn on_deadline(&mut self, now: Now) {
@@ -291,6 +222,7 @@ impl Machine for Reservations {
         for partition in partitions.values_mut() {
             partition.on_tick(&mut step);
         }
+        self.settle(now);
     }
 
     fn poll_output(&mut self) -> Option<Output> {

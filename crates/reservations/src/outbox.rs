@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use solera_machine::{AskId, PartitionId, RarePath, Records, RequestId};
+use solera_machine::{AskId, PartitionId, PromiseId, RarePath, Records, RequestId};
 use solera_time::{Monotonic, SiteId};
 
 use crate::agreed::Key;
-use crate::command::{Cannot, Question, Response};
+use crate::command::{Cannot, Question, Response, TakeId};
 use crate::config::Config;
+use crate::counter::Waiter;
 use crate::message::{Body, Event, Message, Output};
 use crate::numbers::Nonce;
 use crate::record::Record;
@@ -25,9 +26,21 @@ pub(crate) enum Subject {
     End(Key),
 }
 
+/// End of the wait of a reservation for the tokens of one guard. The machine passes it on at the end
+/// of its step.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    pub(crate) id: PromiseId,
+    /// Number of the guard among those of the transaction.
+    pub(crate) place: usize,
+    pub(crate) key: Key,
+    pub(crate) outcome: Result<TakeId, Cannot>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     outputs: VecDeque<Output>,
+    pub(crate) settled: VecDeque<Settled>,
     open: BTreeMap<AskId, (PartitionId, Subject)>,
     /// Number of questions and nonces so far.
     numbers: u64,
@@ -76,6 +89,22 @@ impl Step<'_> {
 
     pub(crate) fn refuse(&mut self, request: RequestId, reason: Cannot) {
         self.reply(request, Response::Cannot(reason));
+    }
+
+    /// Notifies a client or a reservation that its wait for tokens has ended.
+    pub(crate) fn settle(&mut self, waiter: Waiter, key: &Key, outcome: Result<TakeId, Cannot>) {
+        match waiter {
+            Waiter::Client(request) => self.reply(
+                request,
+                match outcome {
+                    Ok(take) => Response::Taken(take),
+                    Err(reason) => Response::Cannot(reason),
+                },
+            ),
+            Waiter::Reservation(id, place) => {
+                self.out.settled.push_back(Settled { id, place, key: key.clone(), outcome });
+            }
+        }
     }
 
     pub(crate) fn trace(&mut self, event: Event) {

@@ -5,6 +5,8 @@ solera_machine::rare_paths! {
     GAP = "reservations: entries of a stream left a gap";
     /// Versions of the record that do not continue the copy.
     VERSION_GAP = "reservations: a version of the record left a gap";
+    /// A change depends on an item that was changed since.
+    INEFFECTIVE = "reservations: a change of the record had no effect";
     /// A reader whose renewals have stopped is excluded.
     EXCLUDED = "reservations: a reader was excluded";
     /// A site gets the right again.
@@ -23,6 +25,8 @@ solera_machine::rare_paths! {
     STOPPED = "reservations: a token of an ended epoch was refused";
     /// A guard refuses a decrement.
     NO_RIGHT = "reservations: a decrement was refused without the right";
+    /// A reservation ends before its promise, and gives tokens back.
+    RELEASED = "reservations: a reservation gave tokens back";
     /// The floor rises.
     RAISED = "reservations: a floor was raised";
     /// The floor falls.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use solera_machine::{DecodeError, PartitionId, PromiseId, Protocol};
 use solera_time::SiteId;
 
-use crate::agreed::{Change, Key, KeyRecord, Reader};
+use crate::agreed::{Change, Changed, Key, KeyRecord, Reader};
 use crate::command::Placed;
 use crate::numbers::{Epoch, Position, Term, Tokens, Version};
 use crate::protocol::PROTOCOL;
@@ -68,7 +68,9 @@ pub enum Record {
         partition: PartitionId,
         /// The version.
         version: Version,
-        /// The change.
+        /// The version from which the change was derived.
+        read: Version,
+        /// The change. Whether it took effect follows from the state before it.
         change: Change,
     },
     /// The guard has given a promise.
@@ -131,6 +133,8 @@ pub struct PartitionPart {
     pub closed: Option<Version>,
     /// Removed sites, with what remains of their streams and the version of the removal.
     pub removed: BTreeMap<SiteId, (Position, Version)>,
+    /// Versions of the last changes of the record.
+    pub changed: Changed,
     /// An offer that may be open.
     pub pin: Option<Pin>,
     /// Admissions that some site may not have confirmed.

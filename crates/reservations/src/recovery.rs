@@ -7,6 +7,7 @@ use solera_machine::PartitionId;
 use crate::agreed::{Change, Key};
 use crate::config::Config;
 use crate::machine::Reservations;
+use crate::numbers::Version;
 use crate::record::{Part, Record};
 
 /// A machine under recovery.
@@ -90,22 +91,8 @@ impl Recovery {
                     *known = upto.max(*known);
                 }
             }
-            Record::Changed { partition, version, change } => {
-                let lacks_key = change.key().is_some_and(|key| self.lacks(lsn, partition, key));
-                let (keys, rest) = (&self.keys, self.rest);
-                let id = partition;
-                let lacks = |key: &Key| lsn > keys.get(&(id, key.clone())).copied().unwrap_or(rest);
-                let Some(partition) = self.worker.partitions.get_mut(&partition) else { return };
-                let config = &self.worker.config;
-                if lacks_rest {
-                    partition.apply_to_readers(config, version, &change);
-                }
-                if matches!(change, Change::Found { .. }) {
-                    partition.agreed.clear_grants(lacks);
-                }
-                if lacks_key {
-                    partition.apply_to_key(config, version, &change);
-                }
+            Record::Changed { partition, version, read, change } => {
+                self.replay_change(lsn, partition, (version, read), &change);
             }
             Record::Promised(id, held) if lacks_rest => {
                 self.worker.promises.insert(id, held);
@@ -125,6 +112,35 @@ impl Recovery {
             }
             Record::Promised(..) | Record::Ended(_) | Record::Pinned { .. } => {}
         }
+    }
+
+    /// Whether the change took effect is decided again. Where a part includes the effects on a key
+    /// already, the decision may differ, and is not used: a change of a key depends on this key, and
+    /// otherwise on items whose state here is exactly the one before the record.
+    fn replay_change(
+        &mut self,
+        lsn: u64,
+        id: PartitionId,
+        (version, read): (Version, Version),
+        change: &Change,
+    ) {
+        let lacks_rest = lsn > self.rest;
+        let lacks_key = change.key().is_some_and(|key| self.lacks(lsn, id, key));
+        let (keys, rest) = (&self.keys, self.rest);
+        let lacks = |key: &Key| lsn > keys.get(&(id, key.clone())).copied().unwrap_or(rest);
+        let config = &self.worker.config;
+        let Some(partition) = self.worker.partitions.get_mut(&id) else { return };
+        let effective = partition.agreed.takes_effect(read, change);
+        if effective && lacks_rest {
+            partition.apply_to_readers(config, version, change);
+        }
+        if effective && matches!(change, Change::Found { .. }) {
+            partition.agreed.clear_grants(lacks);
+        }
+        if effective && lacks_key {
+            partition.apply_to_key(config, version, change);
+        }
+        partition.agreed.version = version.max(partition.agreed.version);
     }
 
     /// Returns the machine with the state after the last record.

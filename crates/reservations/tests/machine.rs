@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_machine::{
-    Address, AskId, Guard, GuardAnswer, GuardQuestion, Machine, Now, PartitionId, PromiseId,
-    RequestId, Topology, Verdict,
+    Address, AskId, Guard, GuardAnswer, GuardQuestion, Guarded, Machine, Now, PartitionId,
+    PromiseId, RequestId, Topology, Verdict,
 };
 use solera_reservations::{
-    Answer, Body, Cannot, Change, Command, Config, Entry, Epoch, Input, Message, Need, Nonce,
-    Output, PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response, Rule,
-    TakeId, Term, Tokens, Version,
+    Answer, Body, Cannot, Change, Claim, Command, Config, Entry, Epoch, Input, Message, Need,
+    Nonce, Output, PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response,
+    Rule, TakeId, Term, Tokens, Version,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -33,7 +33,7 @@ struct Host {
     journal: Vec<Vec<u8>>,
     /// Last version of the record, and all changes that have led to it.
     version: Version,
-    changes: Vec<Change>,
+    changes: Vec<(Version, Change)>,
     /// Outputs since the last look.
     replies: Vec<Response>,
     asked: Vec<(AskId, Question)>,
@@ -127,12 +127,16 @@ impl Host {
         });
     }
 
-    /// Commits a change of the record.
+    /// Appends a change of the record to the strong history. It is derived from the last version.
     fn change(&mut self, change: Change) -> Version {
+        self.change_from(self.version, change)
+    }
+
+    fn change_from(&mut self, read: Version, change: Change) -> Version {
         let (previous, version) = (self.version, Version(self.version.0 + 1));
         self.version = version;
-        self.changes.push(change.clone());
-        self.command(Command::Changed { partition: PARTITION, previous, version, change });
+        self.changes.push((read, change.clone()));
+        self.command(Command::Changed { partition: PARTITION, previous, version, read, change });
         version
     }
 
@@ -141,8 +145,9 @@ impl Host {
         let known = self.machine.version(PARTITION).unwrap();
         for place in known.0..upto.0 {
             let (previous, version) = (Version(place), Version(place + 1));
-            let change = self.changes[place as usize].clone();
-            self.command(Command::Changed { partition: PARTITION, previous, version, change });
+            let (read, change) = self.changes[place as usize].clone();
+            let partition = PARTITION;
+            self.command(Command::Changed { partition, previous, version, read, change });
         }
     }
 
@@ -154,9 +159,9 @@ impl Host {
         };
         let place = self.asked.iter().rposition(wanted).expect("the machine asks for it");
         let (ask, question) = self.asked.remove(place);
-        let Question::Change { change, .. } = question else { panic!("{question:?}") };
-        let version = self.change(change);
-        self.handle(Input::Answered { ask, answer: Answer::Committed(version) });
+        let Question::Change { read, change, .. } = question else { panic!("{question:?}") };
+        let version = self.change_from(read, change);
+        self.handle(Input::Answered { ask, answer: Answer::Decided(version) });
         version
     }
 
@@ -205,7 +210,11 @@ impl Host {
     }
 
     fn is_promised(&mut self, take: TakeId) -> bool {
-        let guard = Guard { key: KEY.to_vec(), protocol: PROTOCOL.number, claim: take.encode() };
+        let guard = Guard {
+            key: KEY.to_vec(),
+            protocol: PROTOCOL.number,
+            claim: Claim::Take(take).encode(),
+        };
         self.promises += 1;
         let id = PromiseId { coordinator: 0, sequence: self.promises };
         let question = GuardQuestion::Promise { id, guards: guard.into() };
@@ -529,4 +538,148 @@ fn a_site_with_less_than_its_share_asks_others_for_room() {
         *to == site(1) && matches!(body, Body::Ask { need: Need::Room, .. })
     };
     assert!(host.sent.iter().any(asks), "{:?}", host.sent);
+}
+
+fn tokens(increments: u64, decrements: u64) -> Claim {
+    Claim::Tokens(Tokens { increments, decrements })
+}
+
+fn guards(claim: Claim) -> Guarded {
+    Guard { key: KEY.to_vec(), protocol: PROTOCOL.number, claim: claim.encode() }.into()
+}
+
+impl Host {
+    fn reserve(&mut self, sequence: u64, claim: Claim) -> Option<Verdict> {
+        let id = PromiseId { coordinator: 0, sequence };
+        self.verdict(GuardQuestion::Reserve { id, guards: guards(claim) })
+    }
+
+    fn promise(&mut self, sequence: u64, claim: Claim) -> Option<Verdict> {
+        let id = PromiseId { coordinator: 0, sequence };
+        self.verdict(GuardQuestion::Promise { id, guards: guards(claim) })
+    }
+
+    fn verdict(&mut self, question: GuardQuestion) -> Option<Verdict> {
+        self.command(Command::Guard(question)).map(|response| match response {
+            Response::Guard(GuardAnswer::Verdict(verdict)) => verdict,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn end(&mut self, sequence: u64, committed: bool) {
+        let id = PromiseId { coordinator: 0, sequence };
+        self.command(Command::Guard(GuardQuestion::End { id, committed }));
+    }
+
+    fn answers(&self) -> Vec<Verdict> {
+        let answers = self.replies.iter().filter_map(|reply| match reply {
+            Response::Guard(GuardAnswer::Verdict(verdict)) => Some(verdict.clone()),
+            _ => None,
+        });
+        answers.collect()
+    }
+}
+
+#[test]
+fn a_reservation_waits_for_tokens_and_becomes_a_promise() {
+    let mut host = Host::new(0, None);
+    assert_eq!(host.reserve(1, tokens(2, 0)), None);
+    host.grant((4, 0));
+    assert_eq!(host.answers(), [Verdict::Promised]);
+    // Two of the four are left.
+    assert_eq!(host.reserve(2, tokens(3, 0)), None);
+    assert_eq!(host.promise(1, tokens(2, 0)), Some(Verdict::Promised));
+    let (promised, id) =
+        (host.machine.promises().next(), PromiseId { coordinator: 0, sequence: 1 });
+    assert_eq!(promised, Some(id));
+    // The other one stops waiting, so that its end lets nobody wait behind it.
+    host.end(2, false);
+    assert_eq!(host.reserve(3, tokens(2, 0)), Some(Verdict::Promised));
+    host.end(3, false);
+    assert_eq!(host.reserve(4, tokens(2, 0)), Some(Verdict::Promised), "3 gave back its tokens");
+}
+
+#[test]
+fn a_reservation_without_tokens_is_refused_with_the_reason() {
+    let mut host = Host::new(0, None);
+    let reason = |verdict: Option<Verdict>| match verdict {
+        Some(Verdict::Refused(refusal)) => refusal.reason,
+        other => panic!("{other:?}"),
+    };
+    let mut late = |claim| {
+        host.replies.clear();
+        assert_eq!(host.reserve(1, claim), None);
+        host.wait(host.config.timing.patience);
+        reason(host.answers().pop())
+    };
+    assert!(late(tokens(1, 0)).contains("no tokens in time"));
+    assert!(late(tokens(9, 0)).contains("at most 8 tokens"));
+    let guard = Guard { key: KEY.to_vec(), protocol: PROTOCOL.number, claim: vec![7] };
+    let id = PromiseId { coordinator: 0, sequence: 2 };
+    let junk = host.verdict(GuardQuestion::Reserve { id, guards: guard.into() });
+    assert!(reason(junk).contains("cannot be read"));
+    // A claim that names its tokens needs no others, and its promise is judged.
+    let unknown = Claim::Take(TakeId(foreign()));
+    assert_eq!(host.reserve(3, unknown), Some(Verdict::Promised));
+    assert!(reason(host.promise(3, unknown)).contains("taken back"));
+}
+
+#[test]
+fn a_promise_without_its_reservation_is_refused() {
+    let mut host = Host::new(0, None);
+    host.grant((4, 0));
+    assert_eq!(host.reserve(1, tokens(2, 0)), Some(Verdict::Promised));
+    assert!(matches!(host.promise(1, tokens(1, 0)), Some(Verdict::Refused(_))), "other guards");
+    assert_eq!(host.reserve(2, tokens(4, 0)), Some(Verdict::Promised), "1 gave back its tokens");
+    host.restart();
+    assert!(matches!(host.promise(2, tokens(4, 0)), Some(Verdict::Refused(_))));
+    assert_eq!(host.promise(3, tokens(0, 0)), Some(Verdict::Promised), "it needs none");
+}
+
+#[test]
+fn a_change_has_no_effect_if_what_it_depends_on_was_changed() {
+    let grant = |holder: u8| {
+        let tokens = Tokens { increments: 4, decrements: 0 };
+        Change::Grant { key: KEY.to_vec(), site: site(holder), epoch: Epoch(1), tokens }
+    };
+    let mut host = Host::new(0, None);
+    let other = |key: &[u8]| Change::Propose { key: key.to_vec(), floor: 8 };
+    for restarts in [false, true] {
+        let read = host.change(other(b"another"));
+        host.change_from(read, grant(1));
+        if restarts {
+            host.restart();
+        }
+        // It would exceed what both have seen to be free.
+        let version = host.change_from(read, grant(2));
+        let agreed = host.machine.agreed(PARTITION).unwrap();
+        assert_eq!(agreed.version, version);
+        let holders: Vec<SiteId> = agreed.keys[KEY].grants.iter().map(|it| it.site).collect();
+        assert_eq!(holders, [site(1)]);
+        let (key, epoch) = (KEY.to_vec(), Epoch(1));
+        host.change(Change::Reclaim { key, site: site(1), epoch });
+    }
+    // A renewal refuses an exclusion, and changes nothing for a grant.
+    let read = host.version;
+    host.change_from(read, Change::Renew { site: site(2), term: Term(1), nonce: foreign() });
+    host.change_from(read, Change::Exclude { site: site(2), term: Term(1) });
+    host.change_from(read, grant(0));
+    let agreed = host.machine.agreed(PARTITION).unwrap();
+    assert!(agreed.reader(site(2)).is_some());
+    assert_eq!(agreed.keys[KEY].grants.len(), 1);
+}
+
+#[test]
+fn a_renewal_without_effect_begins_no_lease() {
+    let read = || Command::Interval { key: KEY.to_vec(), within: Duration::ZERO };
+    for excluded in [false, true] {
+        let mut host = Host::new(0, None);
+        host.wait(Duration::from_millis(10));
+        if excluded {
+            host.change(Change::Exclude { site: site(2), term: Term(1) });
+        }
+        host.commit_asked(is_renewal);
+        let answered = matches!(host.command(read()), Some(Response::Interval { .. }));
+        assert_eq!(answered, !excluded);
+    }
 }

@@ -6,6 +6,7 @@
 //! `solera-checker` judges the recorded history, and every client and every transaction must have
 //! finished. The same seed gives the same trace, byte for byte.
 
+mod bounds;
 mod by_worker;
 mod client;
 mod faults;

@@ -14,6 +14,7 @@ use solera_membership::{Gap, SiteStatus};
 use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::{Cause, Command, Event, Response, TransactionId};
 
+use crate::bounds::BoundsSessions;
 use crate::client::Clients;
 use crate::guarded::GuardedSessions;
 use crate::history::{Places, answer, entries, history, origin};
@@ -75,6 +76,8 @@ pub enum Violation {
     Primary(String),
     /// Occult broke one of its guarantees.
     Occult(String),
+    /// The bounds of a counter were wrong.
+    Bounds(String),
     /// Durable data is missing after a restart.
     Lost(String),
     /// A site did not commit on a group in time, while other sites or parts of them were down.
@@ -97,6 +100,7 @@ impl fmt::Display for Violation {
             Violation::Promise(what) => write!(f, "a broken promise: {what}"),
             Violation::Primary(what) => write!(f, "primary: {what}"),
             Violation::Occult(what) => write!(f, "occult: {what}"),
+            Violation::Bounds(what) => write!(f, "bounds: {what}"),
             Violation::Trial(what) => write!(f, "trial: {what}"),
             Violation::Guarded(what) => write!(f, "guarded: {what}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
@@ -141,6 +145,7 @@ struct Run<'a> {
     occult: OccultSessions,
     trial: TrialSessions,
     guarded: GuardedSessions,
+    bounds: BoundsSessions,
     places: Places,
     outcomes: Outcomes,
     ledger: Ledger,
@@ -159,6 +164,7 @@ impl<'a> Run<'a> {
         let occult = OccultSessions::new(scenario, &mut world);
         let trial = TrialSessions::new(scenario, &mut world);
         let guarded = GuardedSessions::new(scenario, &mut world);
+        let bounds = BoundsSessions::new(scenario, &mut world);
         Run {
             scenario,
             clients,
@@ -167,6 +173,7 @@ impl<'a> Run<'a> {
             occult,
             trial,
             guarded,
+            bounds,
             world,
             places: Places::default(),
             outcomes: Outcomes::default(),
@@ -194,6 +201,7 @@ impl<'a> Run<'a> {
             || !self.occult.all_done()
             || !self.trial.all_done()
             || !self.guarded.all_done()
+            || !self.bounds.all_done()
             || self.world.unfinished().is_some())
             && self.world.now < end
         {
@@ -212,6 +220,7 @@ impl<'a> Run<'a> {
             .chain(self.occult.stuck())
             .chain(self.trial.stuck())
             .chain(self.guarded.stuck())
+            .chain(self.bounds.stuck())
         {
             self.violations.push(Violation::Stuck(client));
         }
@@ -341,6 +350,17 @@ impl<'a> Run<'a> {
         self.violations.extend(problems.into_iter().map(Violation::Occult));
     }
 
+    fn judge_bounds(&mut self) {
+        if self.scenario.bounds.is_none() {
+            return;
+        }
+        self.bounds.final_reads(&mut self.world);
+        self.finish_reads();
+        self.load(self.world.now + 2_000 * MS);
+        let problems = self.bounds.judge(&mut self.world);
+        self.violations.extend(problems.into_iter().map(Violation::Bounds));
+    }
+
     fn judge_bytes(&mut self) {
         for (address, replica) in self.world.replicas() {
             let status = replica.status();
@@ -357,6 +377,7 @@ impl<'a> Run<'a> {
         self.judge_promises();
         self.judge_guards();
         self.judge_occult();
+        self.judge_bounds();
         let of_primary = self.primary.judge(&self.world);
         self.violations.extend(of_primary.into_iter().map(Violation::Primary));
         self.violations.extend(self.trial.judge().into_iter().map(Violation::Trial));
@@ -397,10 +418,14 @@ impl<'a> Run<'a> {
 
     fn observe(&mut self, events: Vec<WorldEvent>) {
         for world_event in events {
+            let Some(world_event) = self.bounds.observe(&mut self.world, world_event) else {
+                continue;
+            };
             let Some(world_event) = self.guarded.observe(&mut self.world, world_event) else {
                 continue;
             };
             match world_event {
+                WorldEvent::Bounds(..) => {}
                 WorldEvent::Wake(client) => {
                     if !self.trial.wake(&mut self.world, client)
                         && !self.primary.wake(&mut self.world, client)

@@ -9,6 +9,7 @@ use solera_links::Sizes;
 use solera_machine::{Topology, Without};
 use solera_unistore::{Rule, Timing};
 
+use crate::bounds::BoundsShape;
 use crate::faults::ambush::ambushes;
 use crate::faults::disks::disk_faults;
 use crate::faults::{Fault, breaks, crashes, operate, schedule};
@@ -65,6 +66,8 @@ pub struct Scenario {
     pub(crate) power_fails_at_checkpoints: bool,
     /// How workers run Occult, if they do.
     pub(crate) occult: Option<OccultShape>,
+    /// How workers keep error bounds, if they do.
+    pub(crate) bounds: Option<BoundsShape>,
     /// Number of updates that a partition of `primary` keeps, if workers run it.
     pub(crate) primary: Option<usize>,
     /// Whether workers run `trial`.
@@ -166,6 +169,7 @@ impl Scenario {
             promises: false,
             power_fails_at_checkpoints: false,
             occult: None,
+            bounds: None,
             primary: None,
             trial: false,
             weaker_reads: false,
@@ -361,6 +365,20 @@ impl Scenario {
     /// Has workers also run Occult, with sessions that use it.
     pub fn with_occult(mut self) -> Self {
         self.occult = Some(OccultShape::draw(&mut self));
+        self
+    }
+
+    /// Has workers also run `reservations`, with sessions that use counters with error bounds.
+    pub fn with_bounds(mut self) -> Self {
+        self.bounds = Some(BoundsShape::draw(&self));
+        self
+    }
+
+    /// Takes one rule of `reservations` out, if workers run it.
+    pub fn bounds_without(mut self, rule: impl Into<Without<solera_reservations::Rule>>) -> Self {
+        if let Some(shape) = &mut self.bounds {
+            shape.without = rule.into();
+        }
         self
     }
 

@@ -20,11 +20,13 @@ mod restarts;
 use solera_data::{Key, Op};
 use solera_machine::{Address, Job as _, JobId, Lane, Now, RequestId, Wire, Without};
 use solera_occult::{CausalTimestamp, Occult, ReadCounts};
+use solera_reservations::Reservations;
 use solera_site::{Input, Job, Message, Output, Site};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Config, Event, Pasts, Record, Replica, Response};
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::bounds::BoundsShape;
 use crate::by_worker::ByWorker;
 use crate::faults::Fault;
 use crate::faults::ambush::Ambush;
@@ -90,6 +92,8 @@ pub(crate) enum WorldEvent {
     Primary(Address, RequestId, solera_primary::Response, bool),
     /// A reply of Occult.
     Occult(Address, RequestId, solera_occult::Response),
+    /// A reply of `reservations`.
+    Bounds(Address, RequestId, solera_reservations::Response),
     /// Writes that a home of Occult shows.
     Shown(solera_occult::Entry),
     /// A reply of `trial`, and whether it is the last one.
@@ -181,6 +185,8 @@ pub(crate) struct World {
     primary: Option<(usize, Without<solera_primary::Rule>)>,
     /// How workers run Occult, if they do.
     occult: Option<OccultShape>,
+    /// How workers keep error bounds, if they do.
+    bounds: Option<BoundsShape>,
     overtaken: Overtaken,
     /// Number of units of each key that `trial` hands out, if workers run it.
     trial: Option<u32>,
@@ -243,6 +249,7 @@ impl World {
             ambushes: Vec::new(),
             primary: scenario.primary.map(|entries| (entries, scenario.primary_without)),
             occult: scenario.occult.clone(),
+            bounds: scenario.bounds.clone(),
             overtaken: Overtaken::default(),
             trial: scenario.trial.then(|| scenario.guard_limit()),
         };
@@ -294,6 +301,12 @@ impl World {
                 (occult.scheme, occult.timing) = (shape.scheme, shape.timing);
                 occult.founders = shape.homes;
                 (occult.without, occult.trace) = (shape.without, true);
+            }
+        }
+        if let Some(shape) = &self.bounds {
+            config = config.with_reservations(&shape.policies());
+            if let Some(bounds) = &mut config.reservations {
+                (bounds.timing, bounds.without) = (shape.timing, shape.without);
             }
         }
         let Some(options) = self.primary else { return config };
@@ -364,8 +377,15 @@ impl World {
             let mut pasts = Pasts::causal(*past);
             let now = self.now_at(to);
             let outcome = self.workers.get_mut(&to).and_then(|worker| {
-                let machine = worker.machine_mut().unistore_mut();
-                machine.execute(now, request, &mut pasts, *level, key.as_bytes(), op)
+                let machine = worker.machine_mut();
+                let at_once = machine
+                    .reservations()
+                    .is_some()
+                    .then(|| machine.execute_at_once(now, &mut pasts, *level, key.as_bytes(), op));
+                at_once.flatten().or_else(|| {
+                    let replica = machine.unistore_mut();
+                    replica.execute(now, request, &mut pasts, *level, key.as_bytes(), op)
+                })
             });
             return match outcome {
                 Some(outcome) => {
@@ -464,6 +484,7 @@ impl World {
             Response::UniStore(response) => WorldEvent::Reply(at, request, response),
             Response::Primary(response) => WorldEvent::Primary(at, request, response, last),
             Response::Occult(response) => WorldEvent::Occult(at, request, response),
+            Response::Reservations(response) => WorldEvent::Bounds(at, request, response),
             Response::Trial(response) => WorldEvent::Trial(at, request, response, last),
         });
     }
@@ -537,6 +558,13 @@ impl World {
         let up = |address: &Address| self.state(address.site.index()) == SiteState::Up;
         let workers = self.workers.iter().filter(move |(address, _)| up(address));
         workers.filter_map(|(address, worker)| Some((*address, worker.machine().trial()?)))
+    }
+
+    /// Returns the machines of `reservations` at sites that are up.
+    pub(crate) fn bounds(&self) -> impl Iterator<Item = (Address, &Reservations)> {
+        let up = |address: &Address| self.state(address.site.index()) == SiteState::Up;
+        let workers = self.workers.iter().filter(move |(address, _)| up(address));
+        workers.filter_map(|(address, it)| Some((*address, it.machine().reservations()?)))
     }
 
     /// Returns the machines of Occult at sites that are up.
@@ -660,12 +688,20 @@ impl World {
                 Output::Job { job, work } => self.begin_job(address, job, work),
                 Output::Trace(solera_site::Event::Primary(solera_primary::Event::Rare(path)))
                 | Output::Trace(solera_site::Event::Occult(solera_occult::Event::Rare(path)))
+                | Output::Trace(solera_site::Event::Reservations(
+                    solera_reservations::Event::Rare(path),
+                ))
                 | Output::Trace(solera_site::Event::Trial(solera_trial::Event::Rare(path))) => {
                     self.tally.reach(path);
                 }
                 Output::Trace(solera_site::Event::Occult(solera_occult::Event::Shown(entry))) => {
                     self.overtaken.note_write(address);
                     self.events.push(WorldEvent::Shown(entry));
+                }
+                Output::Trace(solera_site::Event::Reservations(event)) => {
+                    if matches!(event, solera_reservations::Event::TooWide { .. }) {
+                        self.tally.count("bounds: attempts of reads that are too wide");
+                    }
                 }
                 Output::Trace(solera_site::Event::Trial(event)) => {
                     self.events.push(WorldEvent::TrialEvent(address, event));

@@ -27,6 +27,8 @@ macro_rules! of_each_protocol {
             Primary(solera_primary::$of),
             /// Variant of `occult`.
             Occult(solera_occult::$of),
+            /// Variant of `reservations`.
+            Reservations(solera_reservations::$of),
             /// Variant of `trial`.
             Trial(solera_trial::$of),
         }
@@ -49,6 +51,12 @@ macro_rules! of_each_protocol {
             }
         }
 
+        impl From<solera_reservations::$of> for $name {
+            fn from(it: solera_reservations::$of) -> $name {
+                $name::Reservations(it)
+            }
+        }
+
         impl From<solera_trial::$of> for $name {
             fn from(it: solera_trial::$of) -> $name {
                 $name::Trial(it)
@@ -61,6 +69,7 @@ macro_rules! of_each_protocol {
                     $name::UniStore(it) => it.fmt(f),
                     $name::Primary(it) => it.fmt(f),
                     $name::Occult(it) => it.fmt(f),
+                    $name::Reservations(it) => it.fmt(f),
                     $name::Trial(it) => it.fmt(f),
                 }
             }
@@ -96,6 +105,7 @@ impl Command {
             Command::UniStore(_) => solera_unistore::PROTOCOL,
             Command::Primary(_) => solera_primary::PROTOCOL,
             Command::Occult(_) => solera_occult::PROTOCOL,
+            Command::Reservations(_) => solera_reservations::PROTOCOL,
             Command::Trial(_) => solera_trial::PROTOCOL,
         }
     }
@@ -150,6 +160,7 @@ impl Message {
             Message::UniStore(message) => message.name(),
             Message::Primary(message) => message.name(),
             Message::Occult(message) => message.name(),
+            Message::Reservations(message) => message.name(),
             Message::Trial(message) => message.name(),
         }
     }
@@ -164,6 +175,7 @@ impl Wire for Message {
             Message::UniStore(message) => message.protocol(),
             Message::Primary(message) => message.protocol(),
             Message::Occult(message) => message.protocol(),
+            Message::Reservations(message) => message.protocol(),
             Message::Trial(message) => message.protocol(),
         }
     }
@@ -173,6 +185,7 @@ impl Wire for Message {
             Message::UniStore(message) => message.lane(),
             Message::Primary(message) => message.lane(),
             Message::Occult(message) => message.lane(),
+            Message::Reservations(message) => message.lane(),
             Message::Trial(message) => message.lane(),
         }
     }
@@ -182,6 +195,7 @@ impl Wire for Message {
             Message::UniStore(message) => message.weight(),
             Message::Primary(message) => message.weight(),
             Message::Occult(message) => message.weight(),
+            Message::Reservations(message) => message.weight(),
             Message::Trial(message) => message.weight(),
         }
     }
@@ -191,6 +205,7 @@ impl Wire for Message {
             Message::UniStore(message) => message.encoded_bytes(),
             Message::Primary(message) => message.encoded_bytes(),
             Message::Occult(message) => message.encoded_bytes(),
+            Message::Reservations(message) => message.encoded_bytes(),
             Message::Trial(message) => message.encoded_bytes(),
         }
     }
@@ -200,6 +215,7 @@ impl Wire for Message {
             Message::UniStore(message) => message.encode(bytes),
             Message::Primary(message) => message.encode(bytes),
             Message::Occult(message) => message.encode(bytes),
+            Message::Reservations(message) => message.encode(bytes),
             Message::Trial(message) => message.encode(bytes),
         }
     }
@@ -216,6 +232,7 @@ impl Wire for Message {
             solera_unistore::PROTOCOL => of::<solera_unistore::Message>(protocol, bytes),
             solera_primary::PROTOCOL => of::<solera_primary::Message>(protocol, bytes),
             solera_occult::PROTOCOL => of::<solera_occult::Message>(protocol, bytes),
+            solera_reservations::PROTOCOL => of::<solera_reservations::Message>(protocol, bytes),
             solera_trial::PROTOCOL => of::<solera_trial::Message>(protocol, bytes),
             _ => None,
         }
@@ -226,6 +243,7 @@ impl Wire for Message {
             Message::UniStore(message) => Wire::validate(message, from, to, topology),
             Message::Primary(message) => message.validate(from, to, topology),
             Message::Occult(message) => message.validate(from, to, topology),
+            Message::Reservations(message) => Wire::validate(message, from, to, topology),
             Message::Trial(message) => message.validate(from, to, topology),
         }
     }
@@ -235,6 +253,7 @@ impl Wire for Message {
             Message::UniStore(message) => message.split().map(Message::UniStore),
             Message::Primary(message) => message.split().map(Message::Primary),
             Message::Occult(message) => message.split().map(Message::Occult),
+            Message::Reservations(message) => message.split().map(Message::Reservations),
             Message::Trial(message) => message.split().map(Message::Trial),
         }
     }
@@ -244,6 +263,7 @@ impl Wire for Message {
             Message::UniStore(message) => message.too_large().map(Message::UniStore),
             Message::Primary(message) => message.too_large().map(Message::Primary),
             Message::Occult(message) => message.too_large().map(Message::Occult),
+            Message::Reservations(message) => message.too_large().map(Message::Reservations),
             Message::Trial(message) => message.too_large().map(Message::Trial),
         }
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use solera_data::{Key, Op, Outcome, RESERVED, Value};
 use solera_machine::{AskId, GuardAnswer, RequestId, codec};
 use solera_occult::Move;
+use solera_reservations::Version;
 use solera_time::Vector;
 use solera_trial::{Answer, Question};
 use solera_unistore::{Command, CommandError, Errand, Kind, Response};
@@ -19,6 +20,10 @@ pub(crate) enum Asker {
     Trial(AskId),
     /// `occult`, which has proposed a move with this number to UniStore.
     Proposal(AskId, u64, Move),
+    /// `reservations`, which has submitted a change of its record.
+    Change(AskId),
+    /// `reservations`, which has written the end of an epoch.
+    End(AskId),
     /// `occult`, whose proposal has found another move under this number.
     OtherMove(AskId, Move),
     /// UniStore, which asks a guard.
@@ -32,6 +37,8 @@ pub(crate) enum Answered {
     Trial(AskId, Response),
     /// UniStore's answer to `occult`.
     Occult(AskId, solera_occult::Answer),
+    /// UniStore's answer to `reservations`.
+    Reservations(AskId, solera_reservations::Answer),
     /// `occult` needs the move that UniStore has under this number, instead of its proposal.
     FindMove(AskId, u64, Move),
     /// A guard's answer to UniStore.
@@ -95,6 +102,10 @@ impl Internal {
                 Err(reason) => Answered::Occult(ask, solera_occult::Answer::Failed(reason)),
             },
             Some(Asker::OtherMove(ask, next)) => Answered::Occult(ask, found_move(response, &next)),
+            Some(Asker::Change(ask)) => Answered::Reservations(ask, decided(response)),
+            Some(Asker::End(ask)) => {
+                Answered::Reservations(ask, solera_reservations::Answer::Ended)
+            }
             Some(Asker::UniStore(_)) | None => return,
         };
         self.answered.push_back(answered);
@@ -168,6 +179,16 @@ fn found_move(response: Response, proposed: &Move) -> solera_occult::Answer {
         Some((found, [])) if found == *proposed => solera_occult::Answer::Agreed,
         Some((found, [])) => solera_occult::Answer::Other(found),
         _ => solera_occult::Answer::Failed("the list of moves is damaged".to_owned()),
+    }
+}
+
+/// Returns the version of a change of the record of `reservations`.
+fn decided(response: Response) -> solera_reservations::Answer {
+    match response {
+        Response::Executed { outcome: Ok(_), pasts } => {
+            solera_reservations::Answer::Decided(Version(pasts.causal.strong.0))
+        }
+        _ => solera_reservations::Answer::Unknown,
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `composed` | inputs and outputs of all protocols |
 //! | `internal` | questions of one protocol to another |
 //! | `machine` | the machine |
+//! | `machine::bounds` | connects `reservations` to UniStore: its streams, its record, increments |
 //! | `recovery` | rebuilds the machine from its journal |
 
 mod composed;
@@ -28,6 +29,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     solera_unistore::PROTOCOL,
     solera_primary::PROTOCOL,
     solera_occult::PROTOCOL,
+    solera_reservations::PROTOCOL,
     solera_trial::PROTOCOL,
 ];
 
@@ -44,6 +46,8 @@ pub struct Beside {
     pub primary: bool,
     /// Whether they run `occult`.
     pub occult: bool,
+    /// Whether they run `reservations`.
+    pub reservations: bool,
     /// Whether they run `trial`.
     pub trial: bool,
 }
@@ -54,6 +58,7 @@ pub fn protocols(beside: Beside) -> impl Iterator<Item = &'static Protocol> {
     PROTOCOLS.iter().filter(move |protocol| match **protocol {
         solera_primary::PROTOCOL => beside.primary,
         solera_occult::PROTOCOL => beside.occult,
+        solera_reservations::PROTOCOL => beside.reservations,
         solera_trial::PROTOCOL => beside.trial,
         _ => true,
     })

@@ -1,17 +1,21 @@
 //! The machine of one worker.
 
+mod bounds;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use solera_machine::{Address, AskId, Machine, Now, Share, Wire};
+use solera_machine::{Address, AskId, Machine, Now, Share, Topology, Wire};
 use solera_membership::{Change, MemberError, Members, Participant};
 use solera_occult::Occult;
 use solera_primary::Primary;
+use solera_reservations::{Claim, Policy, Reservations, Tokens};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 use solera_trial::Trial;
-use solera_unistore::{Errand, Replica};
+use solera_unistore::{Errand, GuardedKeys, Replica};
 
+use self::bounds::Bounds;
 use crate::composed::{Command, Event, Input, Job, JobResult, Message, Output, Part, Response};
 use crate::internal::{self, Answered, Asker, Internal};
 
@@ -24,6 +28,9 @@ pub struct Config {
     pub primary: Option<solera_primary::Config>,
     /// Configuration of `occult`, if the worker runs it.
     pub occult: Option<solera_occult::Config>,
+    /// Configuration of `reservations`, if the worker runs it. UniStore's configuration then names
+    /// the keys with error bounds.
+    pub reservations: Option<solera_reservations::Config>,
     /// Configuration of `trial`, if the worker runs it.
     pub trial: Option<solera_trial::Config>,
 }
@@ -38,6 +45,7 @@ pub struct Site {
     unistore: Replica,
     primary: Option<Primary>,
     occult: Option<Occult>,
+    bounds: Option<Bounds>,
     trial: Option<Trial>,
     /// The list of sites that was last passed to the other protocols.
     passed_on: Option<Members>,
@@ -53,6 +61,7 @@ pub struct Site {
 struct NotRun {
     primary: u64,
     occult: u64,
+    reservations: u64,
     trial: u64,
 }
 
@@ -61,7 +70,26 @@ struct NotRun {
 pub(crate) struct Others {
     pub(crate) primary: Option<Primary>,
     pub(crate) occult: Option<Occult>,
+    pub(crate) reservations: Option<Reservations>,
     pub(crate) trial: Option<Trial>,
+}
+
+/// What a worker's configuration says about the questions of its protocols to one another.
+#[derive(Debug)]
+pub(crate) struct Host {
+    first_question: u64,
+    topology: Arc<Topology>,
+    guarded: Option<GuardedKeys>,
+}
+
+impl Host {
+    pub(crate) fn of(config: &solera_unistore::Config) -> Host {
+        Host {
+            first_question: config.first_transaction,
+            topology: config.topology.clone(),
+            guarded: config.guarded_keys.clone(),
+        }
+    }
 }
 
 /// Progress of a checkpoint of a [`Site`].
@@ -70,13 +98,14 @@ pub struct Checkpoint {
     unistore: solera_unistore::Checkpoint,
     primary: solera_primary::Checkpoint,
     occult: solera_occult::Checkpoint,
+    reservations: solera_reservations::Checkpoint,
     trial: solera_trial::Checkpoint,
     complete: bool,
 }
 
 impl From<solera_unistore::Config> for Config {
     fn from(unistore: solera_unistore::Config) -> Config {
-        Config { unistore, primary: None, occult: None, trial: None }
+        Config { unistore, primary: None, occult: None, reservations: None, trial: None }
     }
 }
 
@@ -114,6 +143,31 @@ impl Config {
         self
     }
 
+    /// Makes the worker run `reservations`, too, for keys with these prefixes, the longest first.
+    /// Keys with a prefix that has no policy have no error bound.
+    #[must_use]
+    pub fn with_reservations(mut self, bounds: &[(Vec<u8>, Option<Policy>)]) -> Config {
+        let unistore = &mut self.unistore;
+        let usual = solera_reservations::Config::new(unistore.address, unistore.topology.clone());
+        let policies = bounds.iter().filter_map(|(prefix, it)| Some((prefix.clone(), (*it)?)));
+        self.reservations = Some(solera_reservations::Config {
+            founders: unistore.founders,
+            copies: unistore.f + 1,
+            policies: policies.collect(),
+            // Zero is no incarnation.
+            incarnation: unistore.first_transaction + 1,
+            journal: unistore.journal,
+            ..usual
+        });
+        unistore.guards.push(solera_reservations::PROTOCOL.number);
+        unistore.guarded_keys = Some(GuardedKeys {
+            protocol: solera_reservations::PROTOCOL.number,
+            prefixes: bounds.iter().map(|(prefix, it)| (prefix.clone(), it.is_some())).collect(),
+            claim: |amount| Claim::Tokens(Tokens::of(amount)).encode(),
+        });
+        self
+    }
+
     /// Makes the worker run `trial`, too, which guards keys of UniStore and hands out `limit` units
     /// of each.
     #[must_use]
@@ -140,18 +194,24 @@ impl Site {
         let members = config.first_members();
         let primary = config.primary.map(|primary| Primary::new(primary, &members));
         let occult = config.occult.map(|occult| Occult::new(occult, &members));
-        let first = config.unistore.first_transaction;
         let trial = config.trial.map(Trial::new);
-        let others = Others { primary, occult, trial };
-        Site::of(Replica::new(config.unistore, seed), others, first)
+        let reservations = config.reservations.map(Reservations::new);
+        let others = Others { primary, occult, reservations, trial };
+        let of = Host::of(&config.unistore);
+        Site::of(Replica::new(config.unistore, seed), others, of)
     }
 
-    pub(crate) fn of(unistore: Replica, others: Others, first_question: u64) -> Site {
-        let Others { primary, occult, trial } = others;
+    pub(crate) fn of(unistore: Replica, others: Others, host: Host) -> Site {
+        let Others { primary, occult, reservations, trial } = others;
+        let Host { first_question, topology, guarded } = host;
+        let bounds = reservations
+            .zip(guarded)
+            .map(|(machine, keys)| Bounds::new(machine, &unistore, keys, &topology));
         let mut site = Site {
             unistore,
             primary,
             occult,
+            bounds,
             trial,
             passed_on: None,
             internal: Internal::new(first_question),
@@ -198,6 +258,7 @@ impl Site {
             self.unistore.status().ignored(),
             of_primary + self.not_run.primary,
             of_occult + self.not_run.occult,
+            self.not_run.reservations,
             self.not_run.trial,
         ]
     }
@@ -275,6 +336,7 @@ impl Site {
             occult.set_members(now, members);
             self.settle_occult(now);
         }
+        self.pass_on_to_bounds(now, members);
         if let Some(trial) = &mut self.trial {
             trial.set_members(now, members);
             self.settle_trial(now);
@@ -336,7 +398,7 @@ impl Site {
 
     /// Passes questions and answers to the protocols that they are for, until none are left.
     fn settle(&mut self, now: Now) {
-        if self.trial.is_none() && self.occult.is_none() {
+        if self.trial.is_none() && self.occult.is_none() && self.bounds.is_none() {
             return;
         }
         loop {
@@ -354,9 +416,12 @@ impl Site {
     /// Passes a question of UniStore to the protocol that it is for.
     fn ask_guard(&mut self, now: Now, ask: AskId, errand: Errand) {
         let Errand { protocol, question } = errand;
-        // UniStore only asks protocols that its configuration names.
-        assert_eq!(protocol, solera_trial::PROTOCOL.number, "only `trial` guards keys");
         let request = self.internal.ask(Asker::UniStore(ask));
+        if protocol == solera_reservations::PROTOCOL.number {
+            return self.ask_bounds(now, request, question);
+        }
+        // UniStore only asks protocols that its configuration names.
+        assert_eq!(protocol, solera_trial::PROTOCOL.number, "no other protocol guards keys");
         let command = solera_trial::Command::Guard(question);
         self.with_trial(now, |trial| {
             trial.handle(now, solera_machine::Input::Client { request, command });
@@ -375,6 +440,11 @@ impl Site {
             Answered::Occult(ask, answer) => {
                 self.with_occult(now, |occult| {
                     occult.handle(now, solera_machine::Input::Answered { ask, answer });
+                });
+            }
+            Answered::Reservations(ask, answer) => {
+                self.with_bounds(now, |it| {
+                    it.handle(now, solera_machine::Input::Answered { ask, answer });
                 });
             }
             Answered::FindMove(ask, number, next) => {
@@ -500,6 +570,7 @@ impl Machine for Site {
             Input::Message { from, generation, message: Message::UniStore(message) } => {
                 self.unistore.handle(now, Of::Message { from, generation, message });
                 self.pass_on_members(now);
+                self.feed_bounds(now, false);
             }
             Input::Client { request, command: Command::UniStore(command) } => {
                 self.unistore.handle(now, Of::Client { request, command });
@@ -511,6 +582,9 @@ impl Machine for Site {
             }
             Input::Message { message: Message::Occult(_), .. } if self.occult.is_none() => {
                 self.not_run.occult += 1;
+            }
+            Input::Message { message: Message::Reservations(_), .. } if self.bounds.is_none() => {
+                self.not_run.reservations += 1;
             }
             Input::Message { message: Message::Trial(_), .. } if self.trial.is_none() => {
                 self.not_run.trial += 1;
@@ -529,6 +603,14 @@ impl Machine for Site {
             Input::Client { request, command: Command::Occult(command) } => {
                 self.with_occult(now, |it| it.handle(now, Of::Client { request, command }));
             }
+            Input::Message { from, generation, message: Message::Reservations(message) } => {
+                self.with_bounds(now, |it| {
+                    it.handle(now, Of::Message { from, generation, message })
+                });
+            }
+            Input::Client { request, command: Command::Reservations(command) } => {
+                self.with_bounds(now, |it| it.handle(now, Of::Client { request, command }));
+            }
             Input::Message { from, generation, message: Message::Trial(message) } => {
                 self.with_trial(now, |it| {
                     it.handle(now, Of::Message { from, generation, message })
@@ -544,6 +626,7 @@ impl Machine for Site {
                 self.unistore.handle(now, Of::Cancel { request });
                 self.with_primary(|it| it.handle(now, Of::Cancel { request }));
                 self.with_occult(now, |it| it.handle(now, Of::Cancel { request }));
+                self.with_bounds(now, |it| it.handle(now, Of::Cancel { request }));
                 self.with_trial(now, |it| it.handle(now, Of::Cancel { request }));
             }
             Input::Answered { answer, .. } => match answer {},
@@ -562,6 +645,9 @@ impl Machine for Site {
         self.pass_on_members(now);
         self.with_primary(|primary| primary.on_deadline(now));
         self.with_occult(now, |occult| occult.on_deadline(now));
+        let beat = self.bounds.as_ref().and_then(|it| it.machine.next_deadline());
+        self.feed_bounds(now, beat.is_some_and(|at| at <= now.monotonic));
+        self.with_bounds(now, |it| it.on_deadline(now));
         self.settle(now);
     }
 
@@ -590,7 +676,9 @@ impl Machine for Site {
         }
         let primary = self.primary.as_ref().and_then(Primary::next_deadline);
         let occult = self.occult.as_ref().and_then(Occult::next_deadline);
-        self.unistore.next_deadline().into_iter().chain(primary).chain(occult).min()
+        let bounds = self.bounds.as_ref().and_then(|it| it.machine.next_deadline());
+        let others = primary.into_iter().chain(occult).chain(bounds);
+        self.unistore.next_deadline().into_iter().chain(others).min()
     }
 
     fn next_part(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
@@ -613,6 +701,11 @@ impl Machine for Site {
         if let Some(part) = part {
             return Some(Part::Occult(part));
         }
+        let bounds = self.bounds.as_ref();
+        let part = bounds.and_then(|it| it.machine.next_part(&mut checkpoint.reservations, keys));
+        if let Some(part) = part {
+            return Some(Part::Reservations(part));
+        }
         let trial = self.trial.as_ref();
         let part = trial.and_then(|it| it.next_part(&mut checkpoint.trial, keys));
         checkpoint.complete = part.is_none();
@@ -628,6 +721,7 @@ impl Machine for Site {
             Part::UniStore(part) => Replica::encode_part(part, bytes),
             Part::Primary(part) => part.encode(bytes),
             Part::Occult(part) => part.encode(bytes),
+            Part::Reservations(part) => part.encode(bytes),
             Part::Trial(part) => Trial::encode_part(part, bytes),
         }
     }

@@ -2,7 +2,7 @@
 
 use solera_machine::{Foreign, Protocol};
 
-use crate::machine::Others;
+use crate::machine::{Host, Others};
 use crate::{Config, PROTOCOLS, Site};
 
 /// Passes each part and record to the protocol whose number it begins with.
@@ -11,8 +11,9 @@ pub struct Recovery {
     unistore: solera_unistore::Recovery,
     primary: Option<solera_primary::Recovery>,
     occult: Option<solera_occult::Recovery>,
+    reservations: Option<solera_reservations::Recovery>,
     trial: Option<solera_trial::Recovery>,
-    first_question: u64,
+    host: Host,
 }
 
 impl Recovery {
@@ -23,10 +24,11 @@ impl Recovery {
         let first = config.first_members();
         let primary = config.primary.map(|it| solera_primary::Recovery::new(it, &first));
         let occult = config.occult.map(|it| solera_occult::Recovery::new(it, &first));
-        let first_question = config.unistore.first_transaction;
+        let reservations = config.reservations.map(solera_reservations::Recovery::new);
+        let host = Host::of(&config.unistore);
         let unistore = solera_unistore::Recovery::new(config.unistore, seed);
         let trial = config.trial.map(solera_trial::Recovery::new);
-        Recovery { unistore, primary, occult, trial, first_question }
+        Recovery { unistore, primary, occult, reservations, trial, host }
     }
 
     /// Returns the recovery of `primary`.
@@ -52,6 +54,17 @@ impl Recovery {
         })
     }
 
+    /// Returns the recovery of `reservations`.
+    fn reservations(&mut self) -> Result<&mut solera_reservations::Recovery, String> {
+        self.reservations.as_mut().ok_or_else(|| {
+            "bytes of protocol 4 (reservations), which this node does not run: the [[space]] with an error bound \
+             whose keys are in this data is missing in solera.toml. A data directory that holds data of \
+             reservations cannot drop the protocol: add the missing lines again. To get rid of the bound, then run \
+             `solera backup` and `solera restore` into a new cluster in which the space has none"
+                .into()
+        })
+    }
+
     /// Returns the recovery of `trial`.
     fn trial(&mut self) -> Result<&mut solera_trial::Recovery, String> {
         let not_here = || "bytes of protocol 255 (trial), which this worker does not run".into();
@@ -72,6 +85,7 @@ impl solera_machine::Recovery for Recovery {
         match protocol_of(part)? {
             solera_primary::PROTOCOL => self.primary()?.take_part(part),
             solera_occult::PROTOCOL => self.occult()?.take_part(part),
+            solera_reservations::PROTOCOL => self.reservations()?.take_part(lsn, part),
             solera_trial::PROTOCOL => self.trial()?.take_part(lsn, part),
             _ => self.unistore.take_part(lsn, part),
         }
@@ -81,6 +95,7 @@ impl solera_machine::Recovery for Recovery {
         match protocol_of(record)? {
             solera_primary::PROTOCOL => self.primary()?.take_record(record),
             solera_occult::PROTOCOL => self.occult()?.take_record(record),
+            solera_reservations::PROTOCOL => self.reservations()?.take_record(lsn, record),
             solera_trial::PROTOCOL => self.trial()?.take_record(lsn, record),
             _ => self.unistore.take_record(lsn, record),
         }
@@ -91,6 +106,7 @@ impl solera_machine::Recovery for Recovery {
         let primary = self.primary.map(|primary| primary.into_machine(unistore.members()));
         let occult = self.occult.map(|occult| occult.into_machine(unistore.members()));
         let trial = self.trial.map(solera_trial::Recovery::into_machine);
-        Site::of(unistore, Others { primary, occult, trial }, self.first_question)
+        let reservations = self.reservations.map(solera_reservations::Recovery::into_machine);
+        Site::of(unistore, Others { primary, occult, reservations, trial }, self.host)
     }
 }

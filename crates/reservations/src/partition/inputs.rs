@@ -77,7 +77,7 @@ impl Partition {
         step: &mut Step<'_>,
         previous: Version,
         version: Version,
-        change: Change,
+        (read, change): (Version, Change),
     ) -> Version {
         let own = self.agreed.version;
         if previous > own {
@@ -89,12 +89,23 @@ impl Partition {
         }
         if step.config.has(Rule::DurableCopies) {
             let (partition, change) = (self.id, change.clone());
-            step.record(&Record::Changed { partition, version, change });
+            step.record(&Record::Changed { partition, version, read, change });
         }
-        self.apply_to_readers(step.config, version, &change);
-        self.apply_to_key(step.config, version, &change);
-        self.note_right(step, &change);
-        match &change {
+        if self.agreed.takes_effect(read, &change) {
+            self.take_effect(step, version, &change);
+        } else {
+            step.rare(rare::INEFFECTIVE);
+            self.agreed.version = version;
+        }
+        self.serve_all(step);
+        version
+    }
+
+    fn take_effect(&mut self, step: &mut Step<'_>, version: Version, change: &Change) {
+        self.apply_to_readers(step.config, version, change);
+        self.apply_to_key(step.config, version, change);
+        self.note_right(step, change);
+        match change {
             Change::Admit { .. } => step.rare(rare::ADMITTED),
             Change::Exclude { .. } => step.rare(rare::EXCLUDED),
             Change::Remove { .. } => step.rare(rare::REMOVED),
@@ -118,8 +129,6 @@ impl Partition {
             // Holders wait until readers confirm the version.
             self.next_report = Some(step.now);
         }
-        self.serve_all(step);
-        version
     }
 
     /// Applies a change of the readers. Recovery calls it, too.

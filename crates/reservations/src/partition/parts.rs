@@ -7,7 +7,7 @@ use solera_machine::PartitionId;
 use super::Partition;
 use crate::agreed::Key;
 use crate::counter::Counter;
-use crate::numbers::{Position, Term};
+use crate::numbers::{Position, Term, Version};
 use crate::record::{KeyPart, PartitionPart};
 
 impl Partition {
@@ -21,6 +21,7 @@ impl Partition {
             terms: self.agreed.terms.clone(),
             closed: self.agreed.closed,
             removed: self.agreed.removed.clone(),
+            changed: self.agreed.changed.clone(),
             pin: self.pin.clone(),
             sponsored: self.sponsored.clone(),
         }
@@ -62,6 +63,8 @@ impl Partition {
         self.agreed.terms.resize(sites, Term(0));
         self.agreed.closed = part.closed;
         self.agreed.removed = part.removed;
+        self.agreed.changed = part.changed;
+        self.agreed.changed.renewals.resize(sites, Version(0));
         self.pin = part.pin;
         self.sponsored = part.sponsored;
     }

@@ -8,7 +8,7 @@ use super::Partition;
 use crate::agreed::Key;
 use crate::command::{Cannot, Response, TakeId};
 use crate::config::{Config, Rule};
-use crate::counter::{Take, WaitingRead, WaitingTake};
+use crate::counter::{Take, Waiter, WaitingRead, WaitingTake};
 use crate::message::{Event, Need};
 use crate::numbers::{Epoch, Kind, Term, Tokens};
 use crate::outbox::Step;
@@ -47,12 +47,23 @@ impl Partition {
         if amount == 0 {
             return step.refuse(request, Cannot::Nothing);
         }
-        let take =
-            WaitingTake { request, tokens: Tokens::of(amount), until: step.now.after(within) };
+        let (waiter, tokens) = (Waiter::Client(request), Tokens::of(amount));
+        let until = step.now.after(within);
+        self.await_tokens(step, key, WaitingTake { waiter, tokens, until });
+    }
+
+    /// Gives tokens to somebody, now or later.
+    pub(crate) fn await_tokens(&mut self, step: &mut Step<'_>, key: &Key, take: WaitingTake) {
         self.busy.insert(key.clone());
         self.counter(key).takes.push_back(take);
         self.serve(step, key);
         self.look_after(step, key);
+    }
+
+    pub(crate) fn stop_waiting(&mut self, key: &Key, is_its: impl Fn(Waiter) -> bool) {
+        if let Some(counter) = self.counters.get_mut(key) {
+            counter.takes.retain(|take| !is_its(take.waiter));
+        }
     }
 
     pub(crate) fn on_interval(
@@ -81,7 +92,7 @@ impl Partition {
     pub(crate) fn on_cancel(&mut self, request: RequestId) {
         for key in &self.busy {
             if let Some(counter) = self.counters.get_mut(key) {
-                counter.takes.retain(|take| take.request != request);
+                counter.takes.retain(|take| take.waiter != Waiter::Client(request));
                 counter.reads.retain(|read| read.request != request);
             }
         }
@@ -106,25 +117,34 @@ impl Partition {
             return;
         }
         self.recycle(step.config, key);
-        for kind in Kind::BOTH {
-            while let Some(place) = self.next_of(key, kind) {
-                let Some(waiting) = self.counter(key).takes.get(place).cloned() else { break };
-                let Ok((epoch, term)) = self.may_take(step.config, key, waiting.tokens) else {
-                    break;
-                };
-                let id = TakeId(step.nonce());
-                let until = step.now.after(policy.lease);
-                let counter = self.counter(key);
-                counter.takes.remove(place);
-                counter.take(id, Take { epoch, tokens: waiting.tokens, term, until });
-                counter.used = Some(step.now);
-                step.reply(waiting.request, Response::Taken(id));
-            }
+        while let Some((place, waiting, (epoch, term))) = self.next_served(step.config, key) {
+            let id = TakeId(step.nonce());
+            let until = step.now.after(policy.lease);
+            let counter = self.counter(key);
+            counter.takes.remove(place);
+            counter.take(id, Take { epoch, tokens: waiting.tokens, term, until });
+            counter.used = Some(step.now);
+            step.settle(waiting.waiter, key, Ok(id));
         }
     }
 
-    fn next_of(&self, key: &Key, kind: Kind) -> Option<usize> {
-        self.counters.get(key)?.takes.iter().position(|take| take.tokens.get(kind) > 0)
+    /// Returns the first of those who wait that may take its tokens now. Nobody before it waits for
+    /// tokens of the same kind.
+    fn next_served(
+        &self,
+        config: &Config,
+        key: &Key,
+    ) -> Option<(usize, WaitingTake, (Epoch, Option<Term>))> {
+        let takes = &self.counters.get(key)?.takes;
+        let first = |kind| takes.iter().position(|take| take.tokens.get(kind) > 0);
+        Kind::BOTH.into_iter().find_map(|kind| {
+            let place = first(kind)?;
+            let waiting = takes.get(place)?;
+            let is_first = |of| waiting.tokens.get(of) == 0 || first(of) == Some(place);
+            let may = self.may_take(config, key, waiting.tokens).ok();
+            may.filter(|_| Kind::BOTH.into_iter().all(is_first))
+                .map(|under| (place, waiting.clone(), under))
+        })
     }
 
     /// Returns the epoch and the term under which a transaction may take these tokens now.
@@ -205,8 +225,19 @@ impl Partition {
                 break;
             };
             let Some(take) = counter.takes.remove(place) else { break };
-            let reason = self.may_take(step.config, key, take.tokens).err();
-            step.refuse(take.request, reason.unwrap_or(Cannot::NoTokens));
+            let reason = self.reason(step.config, key, take.tokens);
+            step.settle(take.waiter, key, Err(reason));
+        }
+    }
+
+    /// Returns why somebody has got no tokens in time.
+    fn reason(&self, config: &Config, key: &Key, tokens: Tokens) -> Cannot {
+        let room = config.policy(key).map_or(0, |policy| policy.room(self.floor(key)));
+        match self.may_take(config, key, tokens) {
+            Err(Cannot::NoTokens) if tokens.total() > room => {
+                Cannot::TooMany { most: u64::try_from(room).unwrap_or(u64::MAX) }
+            }
+            other => other.err().unwrap_or(Cannot::NoTokens),
         }
     }
 

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use solera_machine::{Guard, GuardAnswer, GuardQuestion, Guarded, PromiseId, RequestId, Verdict};
-use solera_reservations::{Cannot, Command, Key, PROTOCOL, Response, TakeId};
+use solera_reservations::{Cannot, Claim, Command, Key, PROTOCOL, Response, TakeId, Tokens};
 
 use super::{EXACT_MS, MS, UNHEARD, World};
 
 /// Step of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It waits for tokens.
+    /// It waits for tokens that it takes itself.
     Taking,
+    /// It waits for the tokens that its guard takes.
+    Reserving,
     /// It has its tokens, and asks for the promise at this time.
     Holding(u64),
     /// It has asked for the promise.
@@ -28,6 +30,8 @@ pub(crate) enum State {
 
 pub(crate) struct Tx {
     pub(crate) site: usize,
+    /// Whether its guard takes the tokens.
+    reserves: bool,
     pub(crate) updates: Vec<(Key, i64, Option<TakeId>)>,
     pub(crate) state: State,
     commits: bool,
@@ -39,6 +43,7 @@ pub(crate) struct Tx {
 #[derive(Clone, Debug)]
 enum Purpose {
     Take { tx: usize, place: usize, must: bool },
+    Reserve { tx: usize, must: bool },
     Promise(usize),
     End(usize),
     Read { site: usize, key: Key, begin: u64, must: bool },
@@ -61,7 +66,7 @@ pub(crate) struct Clients {
 }
 
 /// How long clients wait, in virtual time of the site.
-const PATIENCE: Duration = Duration::from_millis(300);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
 
 impl World {
     fn request(&mut self, site: usize, purpose: Purpose, command: Command) {
@@ -124,18 +129,56 @@ impl World {
         let updates: Vec<_> =
             updates.into_iter().map(|(key, amount)| (key, amount, None)).collect();
         let commits = !self.random.one_in(8);
+        let reserves = self.random.chance(40);
+        let must = self.clients.must_succeed;
         self.clients.transactions.push(Tx {
             site,
+            reserves,
             updates: updates.clone(),
-            state: State::Taking,
+            state: if reserves { State::Reserving } else { State::Taking },
             commits,
             asked: false,
         });
+        if reserves {
+            let (id, guards) = (promise_id(tx), self.guards_of(tx));
+            let question = GuardQuestion::Reserve { id, guards };
+            self.request(site, Purpose::Reserve { tx, must }, Command::Guard(question));
+            if self.faulty && self.random.one_in(40) {
+                // The client gives up before the answer, or after it.
+                self.clients.transactions[tx].commits = false;
+                self.clients.transactions[tx].state = State::Ending;
+                self.truth.abort(tx);
+                self.end(tx);
+            }
+            return;
+        }
         for (place, (key, amount, _)) in updates.into_iter().enumerate() {
             let command = Command::Take { key, amount, within: PATIENCE };
-            let must = self.clients.must_succeed;
             self.request(site, Purpose::Take { tx, place, must }, command);
         }
+    }
+
+    /// Returns the guards of a transaction.
+    fn guards_of(&self, tx: usize) -> Guarded {
+        let transaction = &self.clients.transactions[tx];
+        let mut claims: Vec<(Key, Claim)> = Vec::new();
+        if transaction.reserves {
+            let mut sums: BTreeMap<&Key, Tokens> = BTreeMap::new();
+            for (key, amount, _) in &transaction.updates {
+                let sum = sums.entry(key).or_default();
+                *sum = sum.plus(Tokens::of(*amount));
+            }
+            claims.extend(sums.into_iter().map(|(key, sum)| (key.clone(), Claim::Tokens(sum))));
+        } else {
+            let taken = transaction.updates.iter();
+            claims.extend(taken.map(|(key, _, take)| (key.clone(), Claim::Take(take.unwrap()))));
+        }
+        let guard = |(key, claim): (Key, Claim)| Guard {
+            key,
+            protocol: PROTOCOL.number,
+            claim: claim.encode(),
+        };
+        claims.into_iter().map(guard).collect()
     }
 
     pub(crate) fn on_reply(&mut self, request: RequestId, response: Response) {
@@ -162,6 +205,9 @@ impl World {
                 }
                 *self.clients.cannot.entry(name).or_default() += 1;
             }
+            (Purpose::Reserve { tx, must }, Response::Guard(GuardAnswer::Verdict(verdict))) => {
+                self.on_reserved(tx, must, verdict);
+            }
             (Purpose::Promise(tx), Response::Guard(GuardAnswer::Verdict(verdict))) => {
                 self.on_verdict(tx, &verdict);
             }
@@ -185,13 +231,36 @@ impl World {
         }
     }
 
-    fn on_taken(&mut self, tx: usize, place: usize, id: TakeId) {
+    fn on_reserved(&mut self, tx: usize, must: bool, verdict: Verdict) {
+        let at = self.some_time();
+        let transaction = &mut self.clients.transactions[tx];
+        if transaction.state != State::Reserving {
+            return;
+        }
+        match verdict {
+            Verdict::Promised => transaction.state = State::Holding(at),
+            Verdict::Refused(refusal) => {
+                transaction.state = State::Done;
+                self.truth.abort(tx);
+                let text = format!("{} ms: {refusal:?}", self.now / MS);
+                self.unfinished.extend(must.then_some(text));
+                *self.clients.cannot.entry("refused reservation".into()).or_default() += 1;
+            }
+        }
+    }
+
+    /// Returns a time until which a transaction holds its tokens.
+    fn some_time(&mut self) -> u64 {
         let hoards = self.faulty && self.random.one_in(15);
         let delay = match hoards {
             true => self.random.below(400 * MS),
             false => self.random.below(12 * MS),
         };
-        let at = self.now + delay;
+        self.now + delay
+    }
+
+    fn on_taken(&mut self, tx: usize, place: usize, id: TakeId) {
+        let at = self.some_time();
         let transaction = &mut self.clients.transactions[tx];
         let site = transaction.site;
         transaction.updates[place].2 = Some(id);
@@ -262,15 +331,7 @@ impl World {
         let transaction = &mut self.clients.transactions[tx];
         transaction.asked = true;
         let site = transaction.site;
-        let guards: Guarded = transaction
-            .updates
-            .iter()
-            .map(|(key, _, take)| Guard {
-                key: key.clone(),
-                protocol: PROTOCOL.number,
-                claim: take.unwrap().encode(),
-            })
-            .collect();
+        let guards = self.guards_of(tx);
         let question = GuardQuestion::Promise { id: promise_id(tx), guards };
         self.request(site, Purpose::Promise(tx), Command::Guard(question));
     }
@@ -318,6 +379,15 @@ impl World {
                     let state = &mut self.clients.transactions[tx].state;
                     if *state == State::Taking {
                         *state = State::Done;
+                        self.truth.abort(tx);
+                    }
+                }
+                Some((_, Purpose::Reserve { tx, .. })) => {
+                    // Its coordinator aborts it, and notifies the guard.
+                    let transaction = &mut self.clients.transactions[tx];
+                    if transaction.state == State::Reserving {
+                        transaction.commits = false;
+                        transaction.state = State::Ending;
                         self.truth.abort(tx);
                     }
                 }

@@ -15,8 +15,8 @@ use std::time::Duration;
 use solera_machine::{Address, AskId, Machine, PartitionId, RequestId, Topology};
 use solera_random::Random;
 use solera_reservations::{
-    Agreed, Answer, Change, Command, Config, Entry, Epoch, Event, Input, Key, Output, Placed,
-    Policy, Position, Question, Rule, Timing, Version,
+    Agreed, Answer, Change, Command, Config, Entry, Epoch, Event, Input, Key, KeyRecord, Output,
+    Placed, Policy, Position, Question, Rule, Timing, Version,
 };
 use solera_time::SiteId;
 
@@ -121,6 +121,8 @@ pub(crate) struct World {
     /// one transaction have the position of the last one.
     streams: Vec<Vec<Placed>>,
     strong: Strong,
+    /// The record of each partition after all changes.
+    agreed: BTreeMap<PartitionId, Agreed>,
     network: Network,
     ends: Vec<End>,
     planned: Vec<(u64, Planned)>,
@@ -177,6 +179,7 @@ impl World {
         let mut random = Random::new(seed);
         let partitions = 1 + (seed % 2) as u16;
         let topology = Arc::new(Topology { partitions, workers: vec![1; shape.sites] });
+        let founders = shape.sites - usize::from(shape.joins);
         let mut world = World {
             now: 0,
             shape,
@@ -188,6 +191,9 @@ impl World {
             nodes: Vec::new(),
             streams: vec![Vec::new(); shape.sites],
             strong: Strong::new(random.draw()),
+            agreed: (0..partitions)
+                .map(|id| (PartitionId(id), Agreed::new(shape.sites, founders)))
+                .collect(),
             network: Network::new(random.draw()),
             ends: Vec::new(),
             planned: Vec::new(),
@@ -239,6 +245,7 @@ impl World {
                 report: Duration::from_millis(10),
                 retry: Duration::from_millis(8),
                 tick: Duration::from_millis(3),
+                patience: clients::PATIENCE,
             };
             let config = Config {
                 founders: shape.sites - usize::from(shape.joins),
@@ -385,12 +392,14 @@ impl World {
     fn do_strong_transactions(&mut self) {
         let (now, nodes, dead) = (self.now, &self.nodes, self.dead);
         let before = self.strong.log.len();
-        self.strong.certify(now, |site| now < nodes[site].isolated || dead == Some(site));
-        let removals = self.strong.log[before..].iter().filter_map(|(partition, .., change)| {
-            matches!(change, Change::Remove { .. }).then_some(*partition)
-        });
-        for partition in removals.collect::<Vec<_>>() {
-            self.lose_updates(partition);
+        self.strong.order(now, |site| now < nodes[site].isolated || dead == Some(site));
+        for place in before..self.strong.log.len() {
+            let (partition, _, version, read, change) = self.strong.log[place].clone();
+            let agreed = self.agreed.get_mut(&partition).unwrap();
+            let effective = agreed.apply(version, read, &change);
+            if effective && matches!(change, Change::Remove { .. }) {
+                self.lose_updates(partition);
+            }
         }
         while let Some((site, process, ask, answer)) = self.strong.next_answer(now) {
             if self.nodes[site].process == process {
@@ -415,15 +424,15 @@ impl World {
                 break;
             }
             self.nodes[site].given_versions += 1;
-            let (partition, previous, version, change) = self.strong.log[place].clone();
+            let (partition, previous, version, read, change) = self.strong.log[place].clone();
             let has = self.nodes[site].machine.version(partition).unwrap();
             if self.faulty && has <= previous && self.random.one_in(100) {
                 let (previous, version) = (Version(version.0 + 1), Version(version.0 + 2));
                 let change = change.clone();
-                let command = Command::Changed { partition, previous, version, change };
+                let command = Command::Changed { partition, previous, version, read, change };
                 self.command(site, UNHEARD, command);
             }
-            let command = Command::Changed { partition, previous, version, change };
+            let command = Command::Changed { partition, previous, version, read, change };
             if self.faulty && self.random.one_in(20) {
                 self.command(site, UNHEARD, command.clone());
             }
@@ -566,7 +575,27 @@ impl World {
         }
     }
 
+    /// All sites decide alike which changes take effect.
+    fn compare_records(&mut self) {
+        for (site, node) in self.nodes.iter().enumerate() {
+            for (partition, expected) in &self.agreed {
+                let agreed = node.machine.agreed(*partition).unwrap();
+                if agreed.version != expected.version {
+                    continue;
+                }
+                let mut agreed = agreed.clone();
+                // A restored key may have an empty record.
+                agreed.keys.retain(|_, record| *record != KeyRecord::default());
+                if agreed != *expected {
+                    let text = format!("site {site} has {agreed:?} instead of {expected:?}");
+                    self.truth.violations.push(text);
+                }
+            }
+        }
+    }
+
     fn finish(mut self) -> Report {
+        self.compare_records();
         for tx in &self.clients.transactions {
             let gone = self.is_gone(tx.site) || self.is_removed(tx.site);
             if tx.state != clients::State::Done && !gone {

@@ -225,7 +225,7 @@ impl World {
         node.given_versions = (0..partitions)
             .map(|partition| {
                 let version = node.machine.version(PartitionId(partition)).unwrap();
-                let has = |(of, _, number, _): &super::strong::Logged| {
+                let has = |(of, _, number, ..): &super::strong::Logged| {
                     *of == PartitionId(partition) && *number <= version
                 };
                 self.strong.log.iter().rposition(has).map_or(0, |place| place + 1)

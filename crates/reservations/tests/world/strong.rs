@@ -1,15 +1,16 @@
-//! Strong transactions on the record: a log of versions, and certification.
+//! The strong history: it orders the changes of the record.
 
 use std::collections::BTreeMap;
 
 use solera_machine::{AskId, PartitionId};
 use solera_random::Random;
-use solera_reservations::{Answer, Change, Item, Version};
+use solera_reservations::{Answer, Change, Version};
 
 use super::MS;
 
-/// A version: its partition, the version before it, its number, its change.
-pub(crate) type Logged = (PartitionId, Version, Version, Change);
+/// A version: its partition, the version before it, its number, the version from which its change
+/// was derived, the change.
+pub(crate) type Logged = (PartitionId, Version, Version, Version, Change);
 
 struct Pending {
     partition: PartitionId,
@@ -26,7 +27,6 @@ pub(crate) struct Strong {
     random: Random,
     /// All versions of all partitions.
     pub(crate) log: Vec<Logged>,
-    changed: BTreeMap<(PartitionId, Item), Version>,
     last: BTreeMap<PartitionId, Version>,
     /// Transactions and answers by time and number.
     pending: BTreeMap<(u64, u64), Pending>,
@@ -39,7 +39,6 @@ impl Strong {
         Strong {
             random: Random::new(seed),
             log: Vec::new(),
-            changed: BTreeMap::new(),
             last: BTreeMap::new(),
             pending: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -66,8 +65,8 @@ impl Strong {
         self.pending.insert((due, self.numbers), pending);
     }
 
-    /// Certifies what is due. A transaction of a site that is cut off waits.
-    pub(crate) fn certify(&mut self, now: u64, is_cut_off: impl Fn(usize) -> bool) {
+    /// Orders what is due. A transaction of a site that is cut off waits.
+    pub(crate) fn order(&mut self, now: u64, is_cut_off: impl Fn(usize) -> bool) {
         let due: Vec<(u64, u64)> =
             self.pending.range(..=(now, u64::MAX)).map(|(at, _)| *at).collect();
         for at in due {
@@ -78,29 +77,14 @@ impl Strong {
             }
             let partition = pending.partition;
             let last = self.last.get(&partition).copied().unwrap_or_default();
-            let is_new = |item: &Item| {
-                let changed = self.changed.get(&(partition, item.clone()));
-                changed.is_some_and(|version| *version > pending.read)
-            };
-            let answer = if pending.change.reads().iter().any(is_new) {
-                Answer::Conflict(last)
-            } else {
-                let version = Version(last.0 + 1 + self.random.below(3));
-                for item in pending.change.writes() {
-                    self.changed.insert((partition, item), version);
-                }
-                self.last.insert(partition, version);
-                if std::env::var("LOG").is_ok() {
-                    println!(
-                        "{} ms: site {}: {version:?} {:?}",
-                        now / MS,
-                        pending.site,
-                        pending.change
-                    );
-                }
-                self.log.push((partition, last, version, pending.change));
-                Answer::Committed(version)
-            };
+            let version = Version(last.0 + 1 + self.random.below(3));
+            self.last.insert(partition, version);
+            let (read, change) = (pending.read, pending.change);
+            if std::env::var("LOG").is_ok() {
+                println!("{} ms: site {}: {version:?} {change:?}", now / MS, pending.site);
+            }
+            self.log.push((partition, last, version, read, change));
+            let answer = Answer::Decided(version);
             if !pending.given_up {
                 let arrives = now + MS + self.random.below(5 * MS);
                 self.answers

@@ -22,7 +22,8 @@ impl<W: Context> ClientSession<W> {
             CommandError::OperationsOutstanding
             | CommandError::NoStrong
             | CommandError::NoGuard { .. }
-            | CommandError::StrongGuarded => format!("ERR {error}"),
+            | CommandError::StrongGuarded
+            | CommandError::OnlyIncrements { .. } => format!("ERR {error}"),
             CommandError::Guarded(_) => format!("GUARDED {error}"),
             CommandError::TooLarge | CommandError::TooManyGuards => format!("TOOLARGE {error}"),
             CommandError::StrongTooLarge(limit) => {

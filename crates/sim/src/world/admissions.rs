@@ -129,6 +129,7 @@ impl World {
         let beside = Beside {
             primary: self.primary.is_some(),
             occult: self.occult.is_some(),
+            reservations: self.bounds.is_some(),
             trial: self.trial.is_some(),
         };
         solera_site::protocols(beside).map(Speaks::of).collect()

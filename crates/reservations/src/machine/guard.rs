@@ -1,0 +1,289 @@
+//! The guard: reservations, which are volatile, and promises.
+
+use std::collections::BTreeSet;
+
+use solera_machine::{GuardAnswer, GuardQuestion, Guarded, PromiseId, Refusal, RequestId, Verdict};
+use solera_time::Monotonic;
+
+use super::Reservations;
+use crate::command::{Cannot, Claim, Response, TakeId};
+use crate::config::Rule;
+use crate::counter::{Waiter, WaitingTake};
+use crate::numbers::Tokens;
+use crate::outbox::Settled;
+use crate::protocol::PROTOCOL;
+use crate::rare;
+use crate::record::{Held, Record};
+
+/// Tokens that are taken for a transaction before its guard promises.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    /// The question, until it is answered.
+    request: Option<RequestId>,
+    guards: Guarded,
+    /// What each guard has, in their order.
+    places: Vec<Place>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It needs no tokens, or names those that it has.
+    Nothing,
+    Waits,
+    Taken(TakeId),
+}
+
+impl Reservation {
+    fn is_complete(&self) -> bool {
+        !self.places.contains(&Place::Waits)
+    }
+}
+
+fn refusal(key: &[u8], reason: String) -> Refusal {
+    Refusal { key: key.to_vec(), protocol: PROTOCOL.number, reason }.shortened()
+}
+
+fn unreadable(key: &[u8]) -> Refusal {
+    refusal(key, "the claim cannot be read".to_owned())
+}
+
+fn not_here(key: &[u8]) -> Refusal {
+    refusal(key, "another worker owns the key".to_owned())
+}
+
+impl Reservations {
+    pub(super) fn on_guard(&mut self, now: Monotonic, request: RequestId, question: GuardQuestion) {
+        match question {
+            GuardQuestion::Reserve { id, guards } => self.reserve(now, request, id, guards),
+            GuardQuestion::Promise { id, guards } => {
+                let promised = self.promise(now, id, &guards);
+                self.answer(now, request, promised);
+            }
+            GuardQuestion::End { id, .. } => {
+                self.release(now, id);
+                self.end(now, id);
+                self.step(now).1.reply(request, Response::Guard(GuardAnswer::Ended));
+            }
+        }
+    }
+
+    fn answer(&mut self, now: Monotonic, request: RequestId, judged: Result<(), Refusal>) {
+        let verdict = match judged {
+            Ok(()) => Verdict::Promised,
+            Err(refusal) => Verdict::Refused(refusal),
+        };
+        self.step(now).1.reply(request, Response::Guard(GuardAnswer::Verdict(verdict)));
+    }
+
+    // Reservations.
+
+    /// Takes the tokens that a transaction claims, or waits for them.
+    fn reserve(&mut self, now: Monotonic, request: RequestId, id: PromiseId, guards: Guarded) {
+        if self.promises.contains_key(&id) {
+            return self.answer(now, request, Ok(()));
+        }
+        if let Some(reservation) = self.reservations.get_mut(&id) {
+            // The participant repeats its question.
+            if !reservation.is_complete() {
+                reservation.request = Some(request);
+                return;
+            }
+            return self.answer(now, request, Ok(()));
+        }
+        let mut wanted = Vec::new();
+        for guard in guards.iter() {
+            match self.wanted(&guard.key, &guard.claim) {
+                Ok(tokens) => wanted.push(tokens),
+                Err(refusal) => return self.answer(now, request, Err(refusal)),
+            }
+        }
+        let waits = |tokens: &Tokens| if tokens.is_none() { Place::Nothing } else { Place::Waits };
+        let places: Vec<Place> = wanted.iter().map(waits).collect();
+        let reservation = Reservation { request: Some(request), guards: guards.clone(), places };
+        if reservation.is_complete() {
+            self.reservations.insert(id, Reservation { request: None, ..reservation });
+            return self.answer(now, request, Ok(()));
+        }
+        self.reservations.insert(id, reservation);
+        let until = now.after(self.config.timing.patience);
+        for (place, (guard, tokens)) in guards.iter().zip(wanted).enumerate() {
+            if tokens.is_none() {
+                continue;
+            }
+            let partition = self.config.partition_of(&guard.key);
+            let (partitions, mut step) = self.step(now);
+            if let Some(partition) = partitions.get_mut(&partition) {
+                let waiter = Waiter::Reservation(id, place);
+                partition.await_tokens(
+                    &mut step,
+                    &guard.key,
+                    WaitingTake { waiter, tokens, until },
+                );
+            }
+        }
+    }
+
+    /// Returns the tokens that a claim needs before the promise.
+    fn wanted(&self, key: &[u8], claim: &[u8]) -> Result<Tokens, Refusal> {
+        let claim = Claim::decode(claim).ok_or_else(|| unreadable(key))?;
+        if !self.partitions.contains_key(&self.config.partition_of(key)) {
+            return Err(not_here(key));
+        }
+        if self.config.policy(key).is_none() {
+            return Err(refusal(key, Cannot::NoPolicy.to_string()));
+        }
+        Ok(match claim {
+            Claim::Tokens(tokens) => tokens,
+            Claim::Take(_) => Tokens::default(),
+        })
+    }
+
+    /// Passes the tokens that reservations have got on to them, and ends those that get none.
+    pub(super) fn settle(&mut self, now: Monotonic) {
+        while let Some(Settled { id, place, key, outcome }) = self.out.settled.pop_front() {
+            let reservation = self.reservations.get_mut(&id);
+            let waits = reservation.filter(|it| it.places.get(place) == Some(&Place::Waits));
+            match (waits, outcome) {
+                (Some(reservation), Ok(take)) => {
+                    reservation.places[place] = Place::Taken(take);
+                    if reservation.is_complete()
+                        && let Some(request) = reservation.request.take()
+                    {
+                        self.answer(now, request, Ok(()));
+                    }
+                }
+                (Some(reservation), Err(cannot)) => {
+                    let request = reservation.request.take();
+                    self.release(now, id);
+                    if let Some(request) = request {
+                        self.answer(now, request, Err(refusal(&key, cannot.to_string())));
+                    }
+                }
+                // The reservation has ended in this step.
+                (None, Ok(take)) => self.give_back(now, &key, take),
+                (None, Err(_)) => {}
+            }
+        }
+    }
+
+    fn give_back(&mut self, now: Monotonic, key: &[u8], take: TakeId) {
+        let partition = self.config.partition_of(key);
+        let (partitions, mut step) = self.step(now);
+        if let Some(partition) = partitions.get_mut(&partition) {
+            partition.on_give_back(&mut step, &key.to_vec(), take);
+        }
+    }
+
+    /// Ends a reservation, and gives back what it has.
+    pub(super) fn release(&mut self, now: Monotonic, id: PromiseId) {
+        let Some(reservation) = self.reservations.remove(&id) else { return };
+        for (place, guard) in reservation.places.iter().zip(reservation.guards.iter()) {
+            match place {
+                Place::Nothing => {}
+                Place::Taken(take) => {
+                    self.step(now).1.rare(rare::RELEASED);
+                    self.give_back(now, &guard.key, *take);
+                }
+                Place::Waits => {
+                    let partition = self.config.partition_of(&guard.key);
+                    if let Some(partition) = self.partitions.get_mut(&partition) {
+                        let is_its =
+                            |waiter| matches!(waiter, Waiter::Reservation(of, _) if of == id);
+                        partition.stop_waiting(&guard.key, is_its);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the reservation whose question is cancelled.
+    pub(super) fn cancel_reservation(&mut self, now: Monotonic, request: RequestId) {
+        let mut all = self.reservations.iter();
+        let found = all.find(|(_, reservation)| reservation.request == Some(request));
+        if let Some(id) = found.map(|(id, _)| *id) {
+            self.release(now, id);
+        }
+    }
+
+    // Promises.
+
+    /// Promises that a transaction may use its tokens (H6). A refused one has no reservation any
+    /// more.
+    fn promise(&mut self, now: Monotonic, id: PromiseId, guards: &Guarded) -> Result<(), Refusal> {
+        if self.promises.contains_key(&id) {
+            return Ok(());
+        }
+        let takes = match self.judge(now, id, guards) {
+            Ok(takes) => takes,
+            Err(refusal) => {
+                self.release(now, id);
+                return Err(refusal);
+            }
+        };
+        self.reservations.remove(&id);
+        let (partitions, mut step) = self.step(now);
+        for (take, held) in &takes {
+            if let Some(partition) = partitions.get_mut(&held.partition) {
+                partition.promise(&mut step, *take, held);
+            }
+        }
+        let held: Vec<Held> = takes.into_iter().map(|(_, held)| held).collect();
+        if step.config.has(Rule::DurablePromises) {
+            step.record(&Record::Promised(id, held.clone()));
+        }
+        self.promises.insert(id, held);
+        Ok(())
+    }
+
+    /// Returns the tokens of a transaction, if its guards may all promise (H6).
+    fn judge(
+        &mut self,
+        now: Monotonic,
+        id: PromiseId,
+        guards: &Guarded,
+    ) -> Result<Vec<(TakeId, Held)>, Refusal> {
+        let mut judged: Vec<(TakeId, Held)> = Vec::new();
+        let mut takes: BTreeSet<TakeId> = BTreeSet::new();
+        for (place, guard) in guards.iter().enumerate() {
+            let claim = Claim::decode(&guard.claim).ok_or_else(|| unreadable(&guard.key))?;
+            let take = match claim {
+                Claim::Take(take) => take,
+                Claim::Tokens(tokens) if tokens.is_none() => continue,
+                Claim::Tokens(_) => {
+                    let reservation = self.reservations.get(&id);
+                    let reservation = reservation.filter(|it| it.guards == *guards);
+                    match reservation.and_then(|it| it.places.get(place)) {
+                        Some(Place::Taken(take)) => *take,
+                        _ => {
+                            let reason = "the transaction has no tokens: the process restarted";
+                            return Err(refusal(&guard.key, reason.to_owned()));
+                        }
+                    }
+                }
+            };
+            if !takes.insert(take) {
+                let reason = "two guards claim the same tokens";
+                return Err(refusal(&guard.key, reason.to_owned()));
+            }
+            let partition = self.config.partition_of(&guard.key);
+            let (partitions, mut step) = self.step(now);
+            let Some(partition) = partitions.get_mut(&partition) else {
+                return Err(not_here(&guard.key));
+            };
+            let held = partition.judge(&mut step, &guard.key, take);
+            judged.push((take, held.map_err(|why| refusal(&guard.key, why.reason().to_owned()))?));
+        }
+        Ok(judged)
+    }
+
+    fn end(&mut self, now: Monotonic, id: PromiseId) {
+        let Some(held) = self.promises.remove(&id) else { return };
+        let (partitions, mut step) = self.step(now);
+        step.record(&Record::Ended(id));
+        for held in held {
+            if let Some(partition) = partitions.get_mut(&held.partition) {
+                partition.end_promise(&mut step, &held);
+            }
+        }
+    }
+}

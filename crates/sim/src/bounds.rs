@@ -1,0 +1,548 @@
+//! Sessions that increment counters with error bounds and read intervals, and checks of the answers
+//! by [`solera_checker::interval`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use solera_checker::interval::{self, History, Read, Update};
+use solera_data::{Key, Op, Outcome};
+use solera_levels::Level;
+use solera_machine::{Address, PartitionId, RequestId};
+use solera_reservations::{Cannot, Policy, Response as Answered, Rule, Timing};
+use solera_time::{SiteId, Vector};
+use solera_unistore::{Command, CommandError, Kind, Response, TxId};
+
+use crate::queue::MS;
+use crate::random::Random;
+use crate::scenario::Scenario;
+use crate::world::{SiteState, World, WorldEvent};
+
+/// Prefix of the counters.
+const PREFIX: &str = "b:";
+/// Wake-ups of these sessions, beyond those of other clients.
+const WAKES: usize = 1 << 45;
+/// Requests of these sessions.
+const REQUESTS: u64 = 9 << 59;
+const SESSIONS: usize = 5;
+/// Number of steps of each session.
+const STEPS: usize = 45;
+const KEYS: u64 = 3;
+/// Largest number of states that the check of a history may need before it falls back to bounds.
+const STATES: usize = 400;
+/// Time that a read may wait.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// How workers keep error bounds.
+#[derive(Clone, Debug)]
+pub(crate) struct BoundsShape {
+    pub(crate) policy: Policy,
+    pub(crate) timing: Timing,
+    pub(crate) without: solera_machine::Without<Rule>,
+}
+
+impl BoundsShape {
+    pub(crate) fn draw(scenario: &Scenario) -> BoundsShape {
+        let mut random = Random::new(scenario.seed.wrapping_mul(67_867_967).wrapping_add(3));
+        let ms = Duration::from_millis;
+        let policy = Policy {
+            tolerance_ppm: random.weighted(&[(30, 50_000), (40, 100_000), (30, 300_000)]),
+            spare: random.weighted(&[(50, 4), (50, 40)]),
+            lease: ms(random.within(100, 600)),
+        };
+        let timing = Timing {
+            right: ms(400),
+            exclusion: ms(1200),
+            report: ms(random.within(10, 60)),
+            retry: ms(random.within(20, 100)),
+            tick: ms(random.within(3, 10)),
+            patience: scenario.timing.prepare_timeout * 3 / 4,
+        };
+        BoundsShape { policy, timing, without: Default::default() }
+    }
+
+    /// Returns the prefixes with their policies.
+    pub(crate) fn policies(&self) -> [(Vec<u8>, Option<Policy>); 1] {
+        [(PREFIX.into(), Some(self.policy))]
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Doing {
+    Nothing,
+    /// Increments one counter.
+    Increment,
+    Begin,
+    /// Number of counters that were incremented.
+    Operate(usize),
+    Commit,
+    /// Reads an interval.
+    Read {
+        key: Key,
+        begin: u64,
+    },
+    Done,
+}
+
+#[derive(Debug)]
+struct BoundsSession {
+    doing: Doing,
+    worker: Address,
+    request: RequestId,
+    tx: Option<TxId>,
+    attempt: usize,
+    left: usize,
+}
+
+/// What a client knows of an attempt to increment counters.
+#[derive(Debug)]
+struct Attempt {
+    increments: Vec<(Key, i64)>,
+    /// When it may first take effect; `None` if it was not submitted.
+    begin: Option<u64>,
+    end: Option<u64>,
+    never: bool,
+}
+
+/// The sessions, and what they observed.
+#[derive(Debug)]
+pub(crate) struct BoundsSessions {
+    workers: Vec<Address>,
+    partitions: u16,
+    sites: usize,
+    tolerance_ppm: i128,
+    sessions: Vec<BoundsSession>,
+    random: Random,
+    requests: u64,
+    attempts: Vec<Attempt>,
+    reads: BTreeMap<Key, Vec<Read>>,
+    /// Final reads of intervals and values without answers: the site and the key.
+    asked: BTreeMap<RequestId, (usize, Key)>,
+    final_intervals: BTreeMap<(usize, Key), (i64, i64)>,
+    final_values: BTreeMap<(usize, Key), i64>,
+    problems: Vec<String>,
+}
+
+impl BoundsSessions {
+    pub(crate) fn new(scenario: &Scenario, world: &mut World) -> Self {
+        let mut random = Random::new(scenario.seed.wrapping_mul(86_028_157).wrapping_add(5));
+        let workers: Vec<Address> = scenario.topology.all_workers().collect();
+        let count = if scenario.bounds.is_some() { SESSIONS } else { 0 };
+        let sessions = (0..count)
+            .map(|index| {
+                world.wake(WAKES + index, random.within(0, 100 * MS));
+                let (worker, request) = (workers[0], RequestId(0));
+                let (doing, tx) = (Doing::Nothing, None);
+                BoundsSession { doing, worker, request, tx, attempt: 0, left: STEPS }
+            })
+            .collect();
+        let tolerance_ppm = scenario.bounds.as_ref().map_or(0, |it| it.policy.tolerance_ppm);
+        BoundsSessions {
+            workers,
+            partitions: scenario.topology.partitions,
+            sites: scenario.topology.sites(),
+            tolerance_ppm: tolerance_ppm.into(),
+            sessions,
+            random,
+            requests: REQUESTS,
+            attempts: Vec::new(),
+            reads: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            final_intervals: BTreeMap::new(),
+            final_values: BTreeMap::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Returns whether every session has finished.
+    pub(crate) fn all_done(&self) -> bool {
+        self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
+    }
+
+    /// Returns the sessions that are not finished.
+    pub(crate) fn stuck(&self) -> Vec<String> {
+        let waiting = self.sessions.iter().filter(|session| !matches!(session.doing, Doing::Done));
+        waiting.map(|session| format!("bounds: {session:?}")).collect()
+    }
+
+    /// Returns whether a request belongs to these sessions.
+    fn is_own(request: RequestId) -> bool {
+        (REQUESTS..REQUESTS + (1 << 58)).contains(&request.0)
+    }
+
+    /// Handles an event. Returns it if it is not for these sessions only.
+    pub(crate) fn observe(&mut self, world: &mut World, event: WorldEvent) -> Option<WorldEvent> {
+        match event {
+            WorldEvent::Wake(index) if (WAKES..WAKES + SESSIONS).contains(&index) => {
+                self.wake(world, index - WAKES);
+            }
+            WorldEvent::Refused(from, request) if BoundsSessions::is_own(request) => {
+                if let Some(index) = self.waiting(from, request) {
+                    self.end(world, index, Fate::Never, "bounds: not taken");
+                }
+            }
+            WorldEvent::Unanswered(from, request) if BoundsSessions::is_own(request) => {
+                if let Some(index) = self.waiting(from, request) {
+                    self.end(world, index, Fate::Unknown, "bounds: unanswered");
+                }
+            }
+            WorldEvent::Reply(from, request, response) if BoundsSessions::is_own(request) => {
+                self.reply(world, (from, request), response);
+            }
+            WorldEvent::Bounds(from, request, response) => {
+                self.answered(world, (from, request), response);
+            }
+            other => {
+                match &other {
+                    WorldEvent::SiteDown(site) => {
+                        self.give_up(world, |it| it.site.index() == *site)
+                    }
+                    WorldEvent::WorkerDown(worker) => self.give_up(world, |it| it == *worker),
+                    _ => {}
+                }
+                return Some(other);
+            }
+        }
+        None
+    }
+
+    fn wake(&mut self, world: &mut World, index: usize) {
+        let session = &mut self.sessions[index];
+        if !matches!(session.doing, Doing::Nothing) {
+            return;
+        }
+        if session.left == 0 {
+            session.doing = Doing::Done;
+            return;
+        }
+        session.left -= 1;
+        let up = |worker: &&Address| {
+            world.state(worker.site.index()) == SiteState::Up && world.answers(**worker)
+        };
+        let up: Vec<Address> = self.workers.iter().filter(up).copied().collect();
+        if up.is_empty() {
+            return self.rest(world, index);
+        }
+        let worker = up[self.random.below(up.len())];
+        self.sessions[index].worker = worker;
+        match self.random.below(100) {
+            0..40 => self.read(world, index),
+            40..85 => {
+                let increments = vec![self.increment()];
+                self.attempt(world, index, increments);
+            }
+            _ => {
+                let (first, second) = (self.increment(), self.increment());
+                self.attempt(world, index, vec![first, second]);
+            }
+        }
+    }
+
+    fn key(&mut self) -> Key {
+        Key::from(format!("{PREFIX}{}", self.random.within(0, KEYS - 1)).as_str())
+    }
+
+    fn increment(&mut self) -> (Key, i64) {
+        let amount = match self.random.below(100) {
+            0..65 => self.random.within(1, 5) as i64,
+            65..90 => -(self.random.within(1, 4) as i64),
+            90..97 => self.random.within(20, 400) as i64,
+            _ => -(self.random.within(5, 60) as i64),
+        };
+        (self.key(), amount)
+    }
+
+    /// Submits a single command, or begins a transaction.
+    fn attempt(&mut self, world: &mut World, index: usize, increments: Vec<(Key, i64)>) {
+        let past = Vector::zero(self.sites);
+        let single = (increments.len() == 1).then(|| increments[0].clone());
+        self.sessions[index].attempt = self.attempts.len();
+        let begin = single.is_some().then_some(world.now);
+        self.attempts.push(Attempt { increments, begin, end: None, never: false });
+        match single {
+            Some((key, amount)) => {
+                let (level, op) = (Level::Causal, Op::IncrBy(amount));
+                let command = Command::Execute { past, level, key, op };
+                self.ask(world, index, Doing::Increment, command);
+            }
+            None => {
+                let command = Command::Begin { past, strong: false };
+                self.ask(world, index, Doing::Begin, command);
+            }
+        }
+    }
+
+    fn read(&mut self, world: &mut World, index: usize) {
+        let key = self.key();
+        let site = self.sessions[index].worker.site;
+        let owner = self.owner(site, &key);
+        let request = RequestId(self.requests);
+        self.requests += 1;
+        let session = &mut self.sessions[index];
+        (session.worker, session.request) = (owner, request);
+        session.doing = Doing::Read { key: key.clone(), begin: world.now };
+        if !self.ask_interval(world, owner, request, &key) {
+            self.rest(world, index);
+        }
+    }
+
+    fn owner(&self, site: SiteId, key: &Key) -> Address {
+        let partition = PartitionId::of(key.as_bytes(), self.partitions);
+        let workers = self.workers.iter().filter(|worker| worker.site == site).count() as u16;
+        Address { site, worker: (partition.0 % workers) as u8 }
+    }
+
+    fn ask_interval(&self, world: &mut World, to: Address, request: RequestId, key: &Key) -> bool {
+        let (key, within) = (key.as_bytes().to_vec(), PATIENCE);
+        let command = solera_reservations::Command::Interval { key, within };
+        world.example_command(to, request, command.into(), false)
+    }
+
+    fn ask(&mut self, world: &mut World, index: usize, doing: Doing, command: Command) {
+        let request = RequestId(self.requests);
+        self.requests += 1;
+        let session = &mut self.sessions[index];
+        (session.doing, session.request) = (doing, request);
+        world.command(session.worker, request, command);
+    }
+
+    fn rest(&mut self, world: &mut World, index: usize) {
+        let session = &mut self.sessions[index];
+        (session.doing, session.tx) = (Doing::Nothing, None);
+        world.wake(WAKES + index, self.random.within(MS, 60 * MS));
+    }
+
+    fn reply(
+        &mut self,
+        world: &mut World,
+        (from, request): (Address, RequestId),
+        response: Response,
+    ) {
+        if let Some((site, key)) = self.asked.remove(&request) {
+            return self.note_value(site, key, &response);
+        }
+        let Some(index) = self.waiting(from, request) else { return };
+        match (self.sessions[index].doing.clone(), response) {
+            (Doing::Begin, Response::Begun(tx)) => {
+                self.sessions[index].tx = Some(tx);
+                self.go_on(world, index, tx, 0);
+            }
+            (Doing::Operate(done), Response::Operated(Ok(_))) => {
+                if let Some(tx) = self.sessions[index].tx {
+                    self.go_on(world, index, tx, done);
+                }
+            }
+            (Doing::Increment, Response::Executed { outcome: Ok(_), .. })
+            | (Doing::Commit, Response::Committed { .. }) => {
+                self.end(world, index, Fate::Committed, "bounds: committed");
+            }
+            (_, Response::Failed(error)) => {
+                let (fate, what) = match error {
+                    CommandError::Guarded(_) => (Fate::Never, "bounds: refused"),
+                    CommandError::PartitionSlow
+                    | CommandError::NoSuchTransaction
+                    | CommandError::NotHereYet => (Fate::Never, "bounds: not in time"),
+                    error => {
+                        self.problems.push(format!("an increment failed: {error:?}"));
+                        (Fate::Unknown, "bounds: other errors")
+                    }
+                };
+                self.end(world, index, fate, what);
+            }
+            (doing, response) => {
+                self.problems.push(format!("{doing:?} was answered {response:?}"));
+                self.end(world, index, Fate::Unknown, "bounds: other errors");
+            }
+        }
+    }
+
+    /// Sends the next operation of a transaction, or its commit.
+    fn go_on(&mut self, world: &mut World, index: usize, tx: TxId, done: usize) {
+        let attempt = &mut self.attempts[self.sessions[index].attempt];
+        if let Some((key, amount)) = attempt.increments.get(done).cloned() {
+            let (level, op, kind) = (Level::Causal, Op::IncrBy(amount), Kind::UPDATE);
+            let command = Command::Operate { tx, level, key, op, kind };
+            return self.ask(world, index, Doing::Operate(done + 1), command);
+        }
+        attempt.begin = Some(world.now);
+        self.ask(world, index, Doing::Commit, Command::Commit { tx, claim: None });
+    }
+
+    /// Handles an answer of `reservations`.
+    fn answered(
+        &mut self,
+        world: &mut World,
+        (from, request): (Address, RequestId),
+        response: Answered,
+    ) {
+        if let Some((site, key)) = self.asked.remove(&request) {
+            match response {
+                Answered::Interval { least, greatest } => {
+                    self.final_intervals.insert((site, key), (least, greatest));
+                }
+                other => self.problems.push(format!(
+                    "in the end, site {site} answers a read of {key} with {other:?}"
+                )),
+            }
+            return;
+        }
+        let Some(index) = self.waiting(from, request) else { return };
+        let Doing::Read { key, begin } = self.sessions[index].doing.clone() else { return };
+        match response {
+            Answered::Interval { least, greatest } => {
+                let what = if least == greatest { "bounds: exact" } else { "bounds: intervals" };
+                world.tally.count(what);
+                let (least, greatest) = (i128::from(least), i128::from(greatest));
+                self.check_width(&key, least, greatest);
+                let read = Read { least, greatest, begin, end: world.now };
+                self.reads.entry(key).or_default().push(read);
+            }
+            Answered::Cannot(reason) => world.tally.count(name_of(&reason)),
+            other => self.problems.push(format!("a read was answered {other:?}")),
+        }
+        self.rest(world, index);
+    }
+
+    fn check_width(&mut self, key: &Key, least: i128, greatest: i128) {
+        let nearest = if least <= 0 && greatest >= 0 { 0 } else { least.abs().min(greatest.abs()) };
+        if greatest - least > nearest * self.tolerance_ppm / 1_000_000 {
+            self.problems.push(format!("{key}: [{least}, {greatest}] is too wide"));
+        }
+    }
+
+    fn end(&mut self, world: &mut World, index: usize, fate: Fate, what: &'static str) {
+        if !matches!(self.sessions[index].doing, Doing::Read { .. }) {
+            let attempt = &mut self.attempts[self.sessions[index].attempt];
+            match fate {
+                Fate::Committed => attempt.end = Some(world.now),
+                Fate::Never => attempt.never = true,
+                Fate::Unknown => {}
+            }
+        }
+        world.tally.count(what);
+        self.rest(world, index);
+    }
+
+    fn waiting(&self, from: Address, request: RequestId) -> Option<usize> {
+        self.sessions.iter().position(|session| {
+            session.request == request
+                && session.worker == from
+                && !matches!(session.doing, Doing::Nothing | Doing::Done)
+        })
+    }
+
+    /// Gives up waiting for workers that will not reply.
+    fn give_up(&mut self, world: &mut World, is_down: impl Fn(Address) -> bool) {
+        for index in 0..self.sessions.len() {
+            let session = &self.sessions[index];
+            let waits = !matches!(session.doing, Doing::Nothing | Doing::Done);
+            if is_down(session.worker) && waits {
+                self.rest(world, index);
+            }
+        }
+    }
+
+    // The end of a run.
+
+    fn keys(&self) -> BTreeSet<Key> {
+        self.attempts
+            .iter()
+            .flat_map(|it| it.increments.iter().map(|(key, _)| key.clone()))
+            .collect()
+    }
+
+    /// Reads all counters at the sites that are up, as intervals and as values.
+    pub(crate) fn final_reads(&mut self, world: &mut World) {
+        let up = (0..self.sites).filter(|site| world.state(*site) == SiteState::Up);
+        for site in up.collect::<Vec<_>>() {
+            for key in self.keys() {
+                let owner = self.owner(SiteId(site as u8), &key);
+                let [interval, value] = [0, 1].map(|offset| RequestId(self.requests + offset));
+                self.requests += 2;
+                for request in [interval, value] {
+                    self.asked.insert(request, (site, key.clone()));
+                }
+                self.ask_interval(world, owner, interval, &key);
+                let (past, level, op) = (Vector::zero(self.sites), Level::Causal, Op::Get);
+                world.command(owner, value, Command::Execute { past, level, key, op });
+            }
+        }
+    }
+
+    fn note_value(&mut self, site: usize, key: Key, response: &Response) {
+        let value = match response {
+            Response::Executed { outcome: Ok(Outcome::Nil), .. } => Some(0),
+            Response::Executed { outcome: Ok(Outcome::Bulk(value)), .. } => {
+                value.to_string().parse().ok()
+            }
+            _ => None,
+        };
+        match value {
+            Some(value) => drop(self.final_values.insert((site, key), value)),
+            None => self.problems.push(format!("reading {key} was answered {response:?}")),
+        }
+    }
+
+    /// Returns the problems found.
+    pub(crate) fn judge(&mut self, world: &mut World) -> Vec<String> {
+        let unread = self.asked.values();
+        let unread =
+            unread.map(|(site, key)| format!("site {site} does not answer reads of {key}"));
+        self.problems.extend(unread);
+        let destroyed = (0..self.sites).any(|site| world.state(site) == SiteState::Destroyed);
+        for ((site, key), (least, greatest)) in &self.final_intervals {
+            let Some(value) = self.final_values.get(&(*site, key.clone())) else { continue };
+            let exact = destroyed || least == greatest;
+            if !(least..=greatest).contains(&value) || !exact {
+                self.problems.push(format!(
+                    "in the end, {key} is {value} at site {site}, and the interval [{least}, {greatest}]"
+                ));
+            }
+        }
+        for key in self.keys() {
+            let history = self.history(&key);
+            match interval::check(&history, STATES) {
+                Ok(true) => world.tally.count("bounds: histories decided"),
+                Ok(false) => world.tally.count("bounds: histories compared with bounds"),
+                Err(violation) => self.problems.push(format!("{key}: {violation:?}")),
+            }
+        }
+        for (address, machine) in world.bounds() {
+            let open: Vec<_> = machine.promises().collect();
+            if !open.is_empty() {
+                self.problems.push(format!("{address:?} keeps promises open: {open:?}"));
+            }
+        }
+        std::mem::take(&mut self.problems)
+    }
+
+    fn history(&self, key: &Key) -> History {
+        let mut updates = Vec::new();
+        for attempt in self.attempts.iter().filter(|it| !it.never) {
+            let Some(begin) = attempt.begin else { continue };
+            let of_key = attempt.increments.iter().filter(|(of, _)| of == key);
+            let amount: i128 = of_key.map(|(_, amount)| i128::from(*amount)).sum();
+            if amount != 0 {
+                updates.push(Update { amount, begin, end: attempt.end });
+            }
+        }
+        let reads = self.reads.get(key).cloned().unwrap_or_default();
+        History { start: 0, updates, reads }
+    }
+}
+
+/// What a client learns of an attempt.
+enum Fate {
+    Committed,
+    Never,
+    Unknown,
+}
+
+fn name_of(reason: &Cannot) -> &'static str {
+    match reason {
+        Cannot::NotReader { .. } => "bounds: reads without the right",
+        Cannot::Behind => "bounds: reads behind a sponsor",
+        Cannot::NoLease => "bounds: reads without a lease",
+        Cannot::TooWide { .. } => "bounds: reads that are too wide",
+        _ => "bounds: other reads without an answer",
+    }
+}

@@ -1,0 +1,300 @@
+//! Hosts `reservations`, which keeps the error bounds of counters.
+//!
+//! The machine derives all of its state from UniStore's histories. Increments of its keys reach it
+//! as entries of the streams of their sites. A site ends an epoch by a write to a reserved key,
+//! which is an entry of the site's stream. The record on which all sites agree is a sequence of
+//! strong transactions, each of which writes a change to another reserved key. They do not
+//! conflict, so UniStore only orders them, and the machines of all sites decide alike which changes
+//! take effect.
+
+use std::collections::BTreeMap;
+
+use solera_data::{Key, Op, OpError, Outcome, RESERVED, Value};
+use solera_levels::Level;
+use solera_machine::{AskId, GuardQuestion, Input, Machine, Now, Output, PartitionId, RequestId};
+use solera_machine::{Topology, codec};
+use solera_membership::Members;
+use solera_reservations::{
+    Change, Command, Entry, Epoch, Placed, Position, Question, Reservations, Response, Version,
+};
+use solera_time::{Origin, SiteId, Timestamp, Vector};
+use solera_unistore::{GuardedKeys, Kind, Pasts, Replica, Update};
+
+use super::{Site, collect_unistore};
+use crate::internal::Asker;
+
+/// Request of what the host passes to the machine. Nobody waits for its answer.
+const FED: RequestId = RequestId(u64::MAX);
+
+/// The kind of a change of the record. It conflicts with nothing.
+const CHANGE: Kind = Kind { number: 0, conflicts: 0 };
+
+/// The machine, and what connects it to UniStore.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    pub(super) machine: Reservations,
+    me: SiteId,
+    keys: GuardedKeys,
+    partitions: BTreeMap<PartitionId, Feed>,
+    /// Committed transactions whose end the machine is told when the site's stream contains their
+    /// updates: the time up to which it must be complete.
+    ended: Vec<(Timestamp, RequestId, GuardQuestion)>,
+}
+
+/// What the machine reads of a partition.
+#[derive(Debug)]
+struct Feed {
+    /// Key of the changes of the record.
+    record: Key,
+    /// Key of the ends of epochs.
+    ends: Key,
+    /// Time up to which the machine has the changes of the record.
+    strong: Timestamp,
+}
+
+/// Returns a reserved key of a partition.
+fn reserved(partition: PartitionId, partitions: u16, name: &str) -> Key {
+    let key = |tag: u32| format!("{RESERVED}bounds:{{{tag}}}:{name}");
+    let mut keys = (0..).map(key);
+    let found = keys.find(|key| PartitionId::of(key.as_bytes(), partitions) == partition);
+    Key::from(found.expect("the tags reach every partition").as_str())
+}
+
+impl Bounds {
+    /// Connects a machine to a replica. The machine counts the updates of the site that its stream
+    /// does not contain yet.
+    pub(super) fn new(
+        machine: Reservations,
+        unistore: &Replica,
+        keys: GuardedKeys,
+        topology: &Topology,
+    ) -> Bounds {
+        let address = unistore.address();
+        let mut partitions = BTreeMap::new();
+        for id in topology.owned_by(address) {
+            let strong =
+                machine.version(id).map_or(Timestamp::ZERO, |version| Timestamp(version.0));
+            let (record, ends) = ("record", "ends");
+            let [record, ends] = [record, ends].map(|name| reserved(id, topology.partitions, name));
+            partitions.insert(id, Feed { record, ends, strong });
+            let known = machine.known(id).map_or(Position(0), |known| known[address.site.index()]);
+            for update in unistore.own_updates(id, Timestamp(known.0)) {
+                for (key, amount) in increments(update, &keys) {
+                    let _ = (key, amount); // TEMP
+                }
+            }
+        }
+        Bounds { machine, me: address.site, keys, partitions, ended: Vec::new() }
+    }
+
+    /// Returns the question by which UniStore answers a question of the machine.
+    fn command_of(&self, ask: AskId, question: Question) -> (Asker, solera_unistore::Command) {
+        let encoded = |value: &[u8]| Op::Set(Value::from(value));
+        let key = |partition, of: fn(&Feed) -> &Key| {
+            let feed = self.partitions.get(&partition);
+            feed.map(of).cloned().expect("the machine asks about its own partitions")
+        };
+        let (mut bytes, past) = (Vec::new(), Vector::zero(1));
+        match question {
+            Question::Change { partition, read, change } => {
+                codec::append(&(read, change), &mut bytes);
+                let (key, op) = (key(partition, |feed| &feed.record), encoded(&bytes));
+                let kind = CHANGE;
+                let change = solera_unistore::Command::ExecuteStrong { past, key, op, kind };
+                (Asker::Change(ask), change)
+            }
+            Question::End { partition, key: ended, epoch } => {
+                codec::append(&(ended, epoch), &mut bytes);
+                let (key, op) = (key(partition, |feed| &feed.ends), encoded(&bytes));
+                let level = Level::Causal;
+                let write = solera_unistore::Command::Execute { past, level, key, op };
+                (Asker::End(ask), write)
+            }
+        }
+    }
+
+    /// Returns what UniStore's histories have beyond the machine's state. Times without updates
+    /// count if `beat` is set.
+    fn news(&mut self, unistore: &Replica, beat: bool) -> Vec<Command> {
+        let mut news = Vec::new();
+        let sites = unistore.members().sites();
+        for (id, feed) in &mut self.partitions {
+            let partition = *id;
+            let Some(known) = self.machine.known(partition) else { continue };
+            for (origin, after) in SiteId::all(sites).zip(known) {
+                let from = Timestamp(after.0);
+                let Some(history) = unistore.history(partition, Origin::Site(origin), from) else {
+                    continue;
+                };
+                let upto = history.upto;
+                let mut entries = Vec::new();
+                let mut updates = history.updates.peekable();
+                if upto <= from || updates.peek().is_none() && !beat {
+                    continue;
+                }
+                for update in updates {
+                    entries.extend(placed(update, &self.keys, &feed.ends));
+                }
+                let (after, upto) = (*after, Position(upto.0));
+                news.push(Command::Stream { partition, origin, after, entries, upto });
+            }
+            let Some(history) = unistore.history(partition, Origin::Strong, feed.strong) else {
+                continue;
+            };
+            let mut previous = self.machine.version(partition).unwrap_or_default();
+            for update in history.updates {
+                let changes = update.writes.iter().filter(|write| write.key == feed.record);
+                for write in changes {
+                    let Some((read, change)) = written::<(Version, Change)>(&write.effect) else {
+                        continue;
+                    };
+                    let version = Version(update.dot.ts.0);
+                    news.push(Command::Changed { partition, previous, version, read, change });
+                    previous = version;
+                }
+            }
+            feed.strong = feed.strong.max(history.upto);
+        }
+        news
+    }
+
+    /// Removes and returns the ends of transactions whose updates the site's streams contain.
+    fn take_ended(&mut self, unistore: &Replica) -> Vec<(RequestId, GuardQuestion)> {
+        if self.ended.is_empty() {
+            return Vec::new();
+        }
+        let complete = |id: &PartitionId| {
+            let history = unistore.history(*id, Origin::Site(self.me), Timestamp::MAX);
+            history.map_or(Timestamp::MAX, |history| history.upto)
+        };
+        let upto = self.partitions.keys().map(complete).min().unwrap_or(Timestamp::MAX);
+        let over = self.ended.extract_if(.., |(until, ..)| *until <= upto);
+        over.map(|(_, request, question)| (request, question)).collect()
+    }
+}
+
+/// Returns the increments of guarded keys in an update.
+fn increments<'a>(
+    update: &'a Update,
+    keys: &'a GuardedKeys,
+) -> impl Iterator<Item = (&'a [u8], i64)> {
+    let guarded = update.writes.iter().filter(|write| keys.contains(write.key.as_bytes()));
+    guarded.filter_map(|write| Some((write.key.as_bytes(), write.effect.increment()?)))
+}
+
+/// Returns the entries of a stream that an update contains.
+fn placed(update: &Update, keys: &GuardedKeys, ends: &Key) -> Vec<Placed> {
+    let position = Position(update.dot.ts.0);
+    let updates = increments(update, keys).filter(|(_, amount)| *amount != 0);
+    let updates = updates.map(|(key, amount)| (key.to_vec(), Entry::Update(amount)));
+    let ended = update.writes.iter().filter(|write| write.key == *ends);
+    let ended = ended.filter_map(|write| written::<(Vec<u8>, Epoch)>(&write.effect));
+    let ended = ended.map(|(key, epoch)| (key, Entry::Ended(epoch)));
+    updates.chain(ended).map(|(key, entry)| Placed { position, key, entry }).collect()
+}
+
+/// Decodes the value that an effect assigns.
+fn written<T: serde::de::DeserializeOwned>(effect: &solera_data::Effect) -> Option<T> {
+    let value = effect.cell.assign.as_ref()?;
+    codec::take(value).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
+}
+
+impl Site {
+    /// Applies `action` to `reservations`, after collecting the earlier outputs of UniStore, which
+    /// leave first.
+    pub(super) fn with_bounds(&mut self, now: Now, action: impl FnOnce(&mut Reservations)) {
+        let Some(bounds) = &mut self.bounds else { return };
+        collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
+        action(&mut bounds.machine);
+        self.settle_bounds(now);
+        self.note_participants();
+    }
+
+    /// Collects the outputs of `reservations`, and passes its questions to UniStore and its answers
+    /// as a guard to the participant.
+    fn settle_bounds(&mut self, now: Now) {
+        while let Some(bounds) = &mut self.bounds
+            && let Some(output) = bounds.machine.poll_output()
+        {
+            match output {
+                Output::Reply { request: FED, .. } => {}
+                Output::Reply { request, response: Response::Guard(answer), .. } => {
+                    self.internal.note_guard(request, answer);
+                }
+                output => match output.widen() {
+                    Ok(output) => self.outputs.push_back(output),
+                    Err((ask, question)) => {
+                        let (asker, command) = bounds.command_of(ask, question);
+                        self.ask_unistore(now, asker, command);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Passes a question of a participant to `reservations`. The end of a committed transaction
+    /// waits until the machine has its updates.
+    pub(super) fn ask_bounds(&mut self, now: Now, request: RequestId, question: GuardQuestion) {
+        let Some(bounds) = &mut self.bounds else { return };
+        if matches!(question, GuardQuestion::End { committed: true, .. }) {
+            bounds.ended.push((self.unistore.status().clock(), request, question));
+            return;
+        }
+        let command = Command::Guard(question);
+        self.with_bounds(now, |it| it.handle(now, Input::Client { request, command }));
+    }
+
+    /// Passes what UniStore's histories have got to `reservations`.
+    pub(super) fn feed_bounds(&mut self, now: Now, beat: bool) {
+        let Some(bounds) = &mut self.bounds else { return };
+        let news = bounds.news(&self.unistore, beat);
+        let ended = bounds.take_ended(&self.unistore);
+        let ended = ended.into_iter().map(|(request, question)| {
+            let command = Command::Guard(question);
+            Input::Client { request, command }
+        });
+        let news = news.into_iter().map(|command| Input::Client { request: FED, command });
+        let inputs: Vec<solera_reservations::Input> = news.chain(ended).collect();
+        if !inputs.is_empty() {
+            self.with_bounds(now, |it| inputs.into_iter().for_each(|input| it.handle(now, input)));
+        }
+    }
+
+    /// Passes a list of sites, and what remains of the streams of removed ones, to `reservations`.
+    pub(super) fn pass_on_to_bounds(&mut self, now: Now, members: &Members) {
+        let Some(bounds) = &self.bounds else { return };
+        let mut removals = Vec::new();
+        for site in SiteId::all(members.sites()) {
+            let Some(gap) = members.gaps(site).last() else { continue };
+            let upto = Position(gap.cut.0);
+            let partitions = bounds.partitions.keys().copied();
+            removals.extend(partitions.map(|partition| Command::Remove { partition, site, upto }));
+        }
+        let inputs = removals.into_iter().map(|command| Input::Client { request: FED, command });
+        self.with_bounds(now, |it| inputs.for_each(|input| it.handle(now, input)));
+    }
+
+    /// Returns the machine of `reservations`, if the worker runs it.
+    pub fn reservations(&self) -> Option<&Reservations> {
+        self.bounds.as_ref().map(|bounds| &bounds.machine)
+    }
+
+    /// Like [`Replica::execute_at_once`], also for increments of keys with an error bound if the
+    /// site has the tokens.
+    pub fn execute_at_once(
+        &mut self,
+        now: Now,
+        pasts: &mut Pasts,
+        level: Level,
+        key: &[u8],
+        op: &Op,
+    ) -> Option<Result<Outcome, OpError>> {
+        let Some(bounds) =
+            self.bounds.as_mut().filter(|it| op.is_update() && it.keys.contains(key))
+        else {
+            return self.unistore.execute_at_once(now, pasts, level, key, op);
+        };
+        let _ = bounds;
+        None
+    }
+}
