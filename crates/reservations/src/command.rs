@@ -40,6 +40,9 @@ pub enum Command {
     /// From the host: the site has more of a stream. The host reports the updates of a transaction
     /// of its own site before it reports the end of the transaction to the guard. Entries that the
     /// machine has already have no effect.
+    ///
+    /// Entries survive a restart. A prefix that no entries have reached need not:
+    /// [`known`](crate::Reservations::known) may be lower afterwards, and the host continues there.
     Stream {
         /// The partition.
         partition: PartitionId,

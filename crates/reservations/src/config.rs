@@ -114,6 +114,10 @@ pub enum Rule {
     ReclaimAfterEnd,
     /// A site counts its own promises as outstanding (R2).
     CountPromises,
+    /// A site counts tokens that an update uses until the update is in its stream (R2, H4, H7).
+    CountSpent,
+    /// A restarted site counts its updates that are not in its stream yet.
+    RestoreCommits,
     /// A reader does not answer after its lease (R4).
     ReaderLease,
     /// A reader is excluded only when its lease has certainly ended (S3).

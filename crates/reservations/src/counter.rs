@@ -71,6 +71,8 @@ pub(crate) struct Counter {
     /// The copy must reach this version before the next change of the key's record: an earlier one
     /// would conflict.
     pub(crate) wait_for: Version,
+    /// When the timer visits the key next.
+    pub(crate) due: Option<Monotonic>,
     /// When the site may next ask others to report or to end.
     pub(crate) next_need: Option<Monotonic>,
     /// Whether another site needs tokens while this one may have more than its share.
@@ -159,14 +161,17 @@ impl Counter {
         self.ended.get(&site).map_or(Epoch(0), |(epoch, _)| *epoch)
     }
 
-    /// Returns whether the site or a client waits for something about the key.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.takes.is_empty()
-            && self.reads.is_empty()
-            && self.taken.is_empty()
-            && self.promised.is_empty()
-            && self.unseen.is_empty()
-            && !self.asking
-            && !self.ending
+    /// Returns whether a client or a guard waits for something about the key.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.takes.is_empty() || !self.reads.is_empty()
+    }
+
+    /// Returns when the first and the last of the taken tokens are taken back.
+    pub(crate) fn first_take_ends(&self) -> Option<Monotonic> {
+        self.taken.values().map(|take| take.until).min()
+    }
+
+    pub(crate) fn last_take_ends(&self) -> Option<Monotonic> {
+        self.taken.values().map(|take| take.until).max()
     }
 }

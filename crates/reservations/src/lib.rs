@@ -21,6 +21,8 @@
 //! | `counter` | state of a key at a site |
 //! | `machine` | the machine of a worker; the contract on time |
 //! | `machine::guard` | reservations and promises |
+//! | `machine::spend`, `partition::spending` | updates that use tokens without a promise |
+//! | `partition::timer` | when the timer visits a key |
 //! | `record`, `machine::checkpoint`, `partition::parts`, `recovery` | what must survive a restart |
 //! | `command`, `message`, `config`, `numbers`, `protocol` | commands, messages, configuration |
 //!
@@ -62,7 +64,7 @@ mod recovery;
 pub use agreed::{Agreed, Change, Changed, Grant, Key, KeyRecord, Reader};
 pub use command::{Answer, Cannot, Claim, Command, Entry, Placed, Question, Response, TakeId};
 pub use config::{Config, Policy, Rule, Timing};
-pub use machine::{Checkpoint, Reservations};
+pub use machine::{Checkpoint, Reservations, Spent};
 pub use message::{Body, Event, Input, Message, Need, Output};
 pub use numbers::{Epoch, Kind, Nonce, Position, Term, Tokens, Version};
 pub use protocol::PROTOCOL;

@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod guard;
+mod spend;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,6 +13,7 @@ use solera_time::Monotonic;
 pub use self::checkpoint::Checkpoint;
 use self::checkpoint::next_part;
 use self::guard::Reservation;
+pub use self::spend::Spent;
 use crate::agreed::Agreed;
 use crate::command::{Answer, Command, Response};
 use crate::config::{Config, Rule};
@@ -89,12 +91,17 @@ impl Reservations {
     /// Returns whether the site may answer intervals of a partition while its lease lasts (R3).
     pub fn is_ready(&self, partition: PartitionId) -> bool {
         let partition = self.partitions.get(&partition);
-        partition.is_some_and(|partition| partition.ready(&self.config).is_ok())
+        partition.is_some_and(|partition| partition.is_ready(&self.config))
     }
 
     /// Returns the machine's copy of the record of a partition.
     pub fn agreed(&self, partition: PartitionId) -> Option<&Agreed> {
         self.partitions.get(&partition).map(|partition| &partition.agreed)
+    }
+
+    /// Returns the number of keys that the timer has looked after so far.
+    pub fn visits(&self) -> u64 {
+        self.partitions.values().map(|partition| partition.visits).sum()
     }
 
     /// Returns the open promises.

@@ -7,6 +7,8 @@ mod inputs;
 mod parts;
 mod requests;
 mod right;
+mod spending;
+mod timer;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +20,7 @@ use crate::agreed::{Agreed, Grant, Key, KeyRecord, Reader};
 use crate::command::Cannot;
 use crate::config::{Config, Rule};
 use crate::counter::Counter;
+use crate::machine::Spent;
 use crate::numbers::{Epoch, Kind, Position, Term, Tokens, Version};
 use crate::record::{Pin, Sponsored};
 
@@ -45,8 +48,15 @@ pub(crate) struct Partition {
     /// Reports of the other sites, by site.
     heard: Vec<Heard>,
     right: Right,
-    /// Keys for which the timer may have something to do.
-    busy: BTreeSet<Key>,
+    /// Updates that have used tokens without a promise and that are not in the site's stream yet, by
+    /// position.
+    spent: BTreeMap<Position, Vec<Spent>>,
+    /// Keys for which a client or a guard waits.
+    waiting: BTreeSet<Key>,
+    /// Keys for which the timer has something to do, by time.
+    due: BTreeSet<(Monotonic, Key)>,
+    /// Number of keys that the timer has looked after so far.
+    pub(crate) visits: u64,
     next_report: Option<Monotonic>,
 }
 
@@ -64,7 +74,10 @@ impl Partition {
             counters: BTreeMap::new(),
             heard: vec![heard; sites],
             right: Right::new(sites),
-            busy: BTreeSet::new(),
+            spent: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            due: BTreeSet::new(),
+            visits: 0,
             next_report: None,
         }
     }
@@ -75,12 +88,14 @@ impl Partition {
         counter.stopped = epoch.max(counter.stopped);
     }
 
-    /// Looks after all keys with grants of the site from now on.
+    /// Looks after all keys with grants of the site or a proposed floor from now on.
     pub(crate) fn after_recovery(&mut self) {
         let mine = |record: &KeyRecord| record.grants.iter().any(|grant| grant.site == self.me);
-        let granted = self.agreed.keys.iter().filter(|(_, record)| mine(record));
-        let waits = self.counters.iter().filter(|(_, counter)| !counter.is_quiet());
-        self.busy = granted.map(|(key, _)| key).chain(waits.map(|(key, _)| key)).cloned().collect();
+        let is_its = |record: &KeyRecord| mine(record) || record.raise.is_some();
+        let granted = self.agreed.keys.iter().filter(|(_, record)| is_its(record));
+        for key in granted.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.visit_at(Monotonic(0), &key);
+        }
     }
 
     /// Returns the sites other than this one, without those that were removed.
@@ -144,11 +159,15 @@ impl Partition {
         let Some(reader) = self.agreed.reader(self.me) else {
             return Err(Cannot::NotReader { readers: self.agreed.reader_sites().collect() });
         };
-        if self.has_seen(&reader.since) || !config.has(Rule::SeeSponsorsVector) {
-            Ok(reader)
-        } else {
-            Err(Cannot::Behind)
-        }
+        if self.is_ready(config) { Ok(reader) } else { Err(Cannot::Behind) }
+    }
+
+    /// Returns whether the site has a right, and has seen what it needs (R3).
+    pub(crate) fn is_ready(&self, config: &Config) -> bool {
+        let reader = self.agreed.reader(self.me);
+        reader.is_some_and(|reader| {
+            self.has_seen(&reader.since) || !config.has(Rule::SeeSponsorsVector)
+        })
     }
 
     /// Returns whether the site has these prefixes, as far as they remain.

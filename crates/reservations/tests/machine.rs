@@ -394,10 +394,10 @@ fn a_floor_rises_when_holders_of_decrements_have_confirmed_it() {
         host.change(Change::Grant { key: KEY.to_vec(), site: site(1), epoch: Epoch(1), tokens });
         let proposed = host.change(Change::Propose { key: KEY.to_vec(), floor: 80 });
         host.report_of(2, Version(0), [0, 10, 0]);
-        host.wait(Duration::from_millis(100));
+        host.wait(host.config.timing.retry);
         assert_eq!(host.asks_for(is_raise), early, "{without:?}");
         host.report_of(1, proposed, [0, 10, 0]);
-        host.wait(Duration::from_millis(100));
+        host.wait(host.config.timing.retry);
         assert!(host.asks_for(is_raise), "{without:?}");
     }
 }
@@ -409,10 +409,10 @@ fn a_floor_rises_when_enough_sites_store_the_updates_on_which_it_depends() {
         let (mut host, _) = decrementer(without);
         host.stream(1, (10, 20), vec![(20, Entry::Update(50))]);
         host.change(Change::Propose { key: KEY.to_vec(), floor: 120 });
-        host.wait(Duration::from_millis(100));
+        host.wait(host.config.timing.retry);
         assert_eq!(host.asks_for(is_raise), early, "{without:?}");
         host.report_of(2, Version(0), [0, 20, 0]);
-        host.wait(Duration::from_millis(100));
+        host.wait(host.config.timing.retry);
         assert!(host.asks_for(is_raise), "{without:?}");
     }
 }
@@ -681,5 +681,123 @@ fn a_renewal_without_effect_begins_no_lease() {
         host.commit_asked(is_renewal);
         let answered = matches!(host.command(read()), Some(Response::Interval { .. }));
         assert_eq!(answered, !excluded);
+    }
+}
+
+#[test]
+fn a_prefix_without_entries_is_not_recorded() {
+    let mut host = Host::new(0, None);
+    host.stream(1, (0, 10), vec![(10, Entry::Update(50))]);
+    let records = host.journal.len();
+    for upto in 11..100 {
+        host.stream(1, (10, upto), Vec::new());
+    }
+    assert_eq!(host.journal.len(), records);
+    assert_eq!(host.machine.known(PARTITION).unwrap()[1], Position(99));
+    // A restarted process has all entries, and is given the prefix again.
+    host.restart();
+    assert_eq!(host.machine.known(PARTITION).unwrap()[1], Position(10));
+    host.stream(1, (10, 99), Vec::new());
+    assert_eq!(host.machine.known(PARTITION).unwrap()[1], Position(99));
+}
+
+#[test]
+fn the_timer_does_not_visit_keys_with_unused_tokens() {
+    let mut host = Host::new(0, None);
+    for number in 0..1_000u32 {
+        let tokens = Tokens { increments: 4, decrements: 0 };
+        let (key, epoch) = (number.to_be_bytes().to_vec(), Epoch(1));
+        host.change(Change::Grant { key, site: site(0), epoch, tokens });
+    }
+    let tick = host.config.timing.tick;
+    host.wait(tick);
+    let visits = host.machine.visits();
+    assert!(visits >= 1_000);
+    for _ in 0..40 {
+        host.stream(1, (0, host.now.0), Vec::new());
+        host.report_of(1, host.version, [0; SITES]);
+        host.wait(tick);
+    }
+    assert_eq!(host.machine.visits(), visits);
+    // They are idle for a lease, and all epochs end.
+    host.wait(Duration::from_secs(1));
+    let ends = host.asked.iter().filter(|(_, it)| matches!(it, Question::End { .. }));
+    assert_eq!(ends.count(), 1_000);
+}
+
+#[test]
+fn a_spent_token_counts_until_the_stream_contains_the_update() {
+    let read = || Command::Interval { key: KEY.to_vec(), within: Duration::ZERO };
+    let between = |least, greatest| Some(Response::Interval { least, greatest });
+    for (without, before) in [(None, 101), (Some(Rule::CountSpent), 100)] {
+        let mut host = Host::new(0, without);
+        host.stream(1, (0, 10), vec![(10, Entry::Update(100))]);
+        host.wait(Duration::from_millis(10));
+        host.commit_asked(is_renewal);
+        host.grant((2, 0));
+        let spent = host.machine.spend(host.reading(), KEY, 1).expect("there is a token");
+        host.machine.note_commit(spent, Position(10));
+        assert_eq!(host.command(read()), between(100, before), "{without:?}");
+        if without.is_some() {
+            continue;
+        }
+        // The other token may be spent, too, and given back.
+        let spent = host.machine.spend(host.reading(), KEY, 1).expect("there is another token");
+        assert!(host.machine.spend(host.reading(), KEY, 1).is_none());
+        host.machine.give_back_spent(host.reading(), spent);
+        host.stream(0, (0, 10), vec![(10, Entry::Update(1))]);
+        assert_eq!(host.command(read()), between(101, 101));
+        // The update is not seen by others yet.
+        assert!(host.machine.spend(host.reading(), KEY, 2).is_none());
+        let nothing = host.machine.spend(host.reading(), KEY, 0).expect("it needs no token");
+        host.machine.note_commit(nothing, Position(20));
+        let last = host.machine.spend(host.reading(), KEY, 1).expect("one is left");
+        host.machine.give_back_spent(host.reading(), last);
+        assert!(host.machine.spend(host.reading(), KEY, -1).is_none(), "it has no decrements");
+    }
+}
+
+#[test]
+fn nobody_spends_tokens_for_which_another_waits() {
+    let mut host = Host::new(0, None);
+    host.grant((2, 0));
+    assert!(host.take(3).is_none());
+    assert!(host.machine.spend(host.reading(), KEY, 1).is_none());
+}
+
+#[test]
+fn a_decrement_is_spent_during_the_lease_alone() {
+    let (mut host, take) = decrementer(None);
+    host.command(Command::GiveBack { key: KEY.to_vec(), take });
+    let spent = host.machine.spend(host.reading(), KEY, -1).expect("there are tokens");
+    host.machine.give_back_spent(host.reading(), spent);
+    host.now = host.now.after(Duration::from_secs(5));
+    assert!(host.machine.spend(host.reading(), KEY, -1).is_none());
+}
+
+#[test]
+fn an_update_that_is_not_in_the_stream_counts_after_a_restart() {
+    let read = || Command::Interval { key: KEY.to_vec(), within: Duration::ZERO };
+    for (without, greatest) in [(None, 102), (Some(Rule::RestoreCommits), 100)] {
+        let mut host = Host::new(0, without);
+        host.stream(1, (0, 10), vec![(10, Entry::Update(100))]);
+        host.grant((4, 0));
+        let spent = host.machine.spend(host.reading(), KEY, 2).expect("there are tokens");
+        host.machine.note_commit(spent, Position(20));
+        host.restart();
+        host.machine.restore_commit(KEY, 2, Position(20));
+        host.wait(Duration::from_millis(10));
+        host.commit_asked(is_renewal);
+        let answer = Some(Response::Interval { least: 100, greatest });
+        assert_eq!(host.command(read()), answer, "{without:?}");
+        // The epoch does not end before the update is in the stream.
+        host.wait(Duration::from_secs(1));
+        let ends = |host: &Host| {
+            host.asked.iter().filter(|(_, it)| matches!(it, Question::End { .. })).count()
+        };
+        assert_eq!(ends(&host), usize::from(without.is_some()), "{without:?}");
+        host.stream(0, (0, 20), vec![(20, Entry::Update(2))]);
+        host.wait(Duration::from_secs(1));
+        assert_eq!(ends(&host), 1);
     }
 }

@@ -5,7 +5,7 @@ mod world;
 use std::collections::BTreeMap;
 
 use solera_reservations::{RARE_PATHS, Rule};
-use world::{Report, Shape, World};
+use world::{LOWER_PREFIX, Report, SPENT, Shape, World};
 
 fn shape(seed: u64) -> Shape {
     Shape {
@@ -74,8 +74,9 @@ fn intervals_contain_the_value() {
     println!("{undecided} histories undecided");
     println!("{:#?}\n{:#?}", summary.cannot, summary.rare);
     assert!(summary.failed.is_empty(), "{:#?}", summary.failed);
-    for path in RARE_PATHS.iter().filter(|_| std::env::var("SEEDS").is_err()) {
-        assert!(summary.rare.contains_key(path.0), "no seed reaches {path:?}");
+    let paths = RARE_PATHS.iter().map(|path| path.0).chain([LOWER_PREFIX, SPENT]);
+    for path in paths.filter(|_| std::env::var("SEEDS").is_err()) {
+        assert!(summary.rare.contains_key(path), "no seed reaches {path:?}");
     }
 }
 
@@ -106,6 +107,8 @@ fn every_rule_is_needed() {
         (Rule::EndAfterPromises, Wrong, 0),
         (Rule::ReclaimAfterEnd, Wrong, 0),
         (Rule::CountPromises, Wrong, 0),
+        (Rule::CountSpent, Wrong, 0),
+        (Rule::RestoreCommits, Wrong, 200),
         (Rule::ReaderLease, Wrong, 0),
         (Rule::WaitForLease, Wrong, 0),
         (Rule::LeaseIsVolatile, Wrong, 0),

@@ -379,6 +379,10 @@ impl BoundsSessions {
                 Answered::Interval { least, greatest } => {
                     self.final_intervals.insert((site, key), (least, greatest));
                 }
+                // A dead holder of tokens that do not fit the floor.
+                Answered::Cannot(Cannot::TooWide { .. }) if self.has_destroyed(world) => {
+                    world.tally.count("bounds: reads that a destroyed site blocks");
+                }
                 other => self.problems.push(format!(
                     "in the end, site {site} answers a read of {key} with {other:?}"
                 )),
@@ -468,6 +472,10 @@ impl BoundsSessions {
         }
     }
 
+    fn has_destroyed(&self, world: &World) -> bool {
+        (0..self.sites).any(|site| world.state(site) == SiteState::Destroyed)
+    }
+
     fn note_value(&mut self, site: usize, key: Key, response: &Response) {
         let value = match response {
             Response::Executed { outcome: Ok(Outcome::Nil), .. } => Some(0),
@@ -488,7 +496,7 @@ impl BoundsSessions {
         let unread =
             unread.map(|(site, key)| format!("site {site} does not answer reads of {key}"));
         self.problems.extend(unread);
-        let destroyed = (0..self.sites).any(|site| world.state(site) == SiteState::Destroyed);
+        let destroyed = self.has_destroyed(world);
         for ((site, key), (least, greatest)) in &self.final_intervals {
             let Some(value) = self.final_values.get(&(*site, key.clone())) else { continue };
             let exact = destroyed || least == greatest;

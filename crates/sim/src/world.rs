@@ -379,8 +379,7 @@ impl World {
             let outcome = self.workers.get_mut(&to).and_then(|worker| {
                 let machine = worker.machine_mut();
                 let at_once = machine
-                    .reservations()
-                    .is_some()
+                    .has_bound(key.as_bytes())
                     .then(|| machine.execute_at_once(now, &mut pasts, *level, key.as_bytes(), op));
                 at_once.flatten().or_else(|| {
                     let replica = machine.unistore_mut();

@@ -1,6 +1,6 @@
 //! Partitions without readers (S7): when no ready reader is left, because the others are removed.
 
-use solera_time::SiteId;
+use solera_time::{Monotonic, SiteId};
 
 use super::Partition;
 use crate::agreed::Change;
@@ -22,13 +22,15 @@ impl Partition {
     }
 
     /// Looks after the keys with grants of this site, which must end (S7).
-    pub(super) fn end_after_closing(&mut self) {
+    pub(super) fn end_after_closing(&mut self, now: Monotonic) {
         let mine = self
             .agreed
             .keys
             .iter()
             .filter(|(_, record)| record.grants.iter().any(|grant| grant.site == self.me));
-        self.busy.extend(mine.map(|(key, _)| key.clone()));
+        for key in mine.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.visit_at(now, &key);
+        }
     }
 
     /// Requests that a partition is closed, or that readers are founded.
@@ -51,7 +53,7 @@ impl Partition {
     fn closed(&mut self, step: &Step<'_>) -> Option<Change> {
         let readers: Vec<SiteId> = self.agreed.reader_sites().collect();
         let removes = readers.iter().any(|site| self.right.is_removing(*site));
-        if !removes || self.ready(step.config).is_ok() {
+        if !removes || self.is_ready(step.config) {
             return None;
         }
         let over = readers.iter().all(|site| self.right.is_silent(step, *site));

@@ -7,7 +7,6 @@ use super::{Partition, clamped};
 use crate::agreed::{Change, Grant, Key, KeyRecord};
 use crate::command::{Cannot, Question};
 use crate::config::{Policy, Rule};
-use crate::counter::Counter;
 use crate::message::Need;
 use crate::numbers::{Epoch, Kind, Position, Tokens, Version};
 use crate::outbox::{Step, Subject};
@@ -15,21 +14,6 @@ use crate::rare;
 use crate::record::Record;
 
 impl Partition {
-    /// Does everything that is due.
-    pub(crate) fn on_tick(&mut self, step: &mut Step<'_>) {
-        self.look_after_right(step);
-        for key in self.busy.iter().cloned().collect::<Vec<_>>() {
-            self.serve(step, &key);
-            self.look_after(step, &key);
-            let granted = self
-                .record(&key)
-                .is_some_and(|record| record.grants.iter().any(|grant| grant.site == self.me));
-            if !granted && self.counters.get(&key).is_none_or(Counter::is_quiet) {
-                self.busy.remove(&key);
-            }
-        }
-    }
-
     /// Does what is due about a key.
     pub(super) fn look_after(&mut self, step: &mut Step<'_>, key: &Key) {
         let Some(policy) = step.config.policy(key) else { return };
@@ -38,13 +22,14 @@ impl Partition {
         self.end_unused(step, key, policy);
         self.write_end(step, key);
         let (version, counter) = (self.agreed.version, self.counter(key));
-        if counter.asking || version < counter.wait_for {
-            return;
-        }
-        if let Some(change) = self.wanted_change(step, key, policy) {
+        if !counter.asking
+            && version >= counter.wait_for
+            && let Some(change) = self.wanted_change(step, key, policy)
+        {
             self.counter(key).asking = true;
             self.change(step, Subject::Key(key.clone()), change);
         }
+        self.plan_visit(step, key);
     }
 
     /// Takes the answer to a question about a key.
@@ -126,6 +111,7 @@ impl Partition {
         let idle = used.is_none_or(|used| step.now.since(used) >= policy.lease / 4);
         if !idle || self.uses_tokens(key) {
             self.counter(key).shrinks = true;
+            self.visit_at(step.now, key);
         } else {
             self.end_all(step, key, rare::STOPPED_FOR_HOLDER);
         }
@@ -134,7 +120,7 @@ impl Partition {
     fn end_all(&mut self, step: &mut Step<'_>, key: &Key, path: solera_machine::RarePath) {
         let Some(last) = self.open_grants(key).map(|grant| grant.epoch).max() else { return };
         step.rare(path);
-        self.busy.insert(key.clone());
+        self.visit_at(step.now, key);
         self.stop(step, key, last);
         self.write_end(step, key);
     }

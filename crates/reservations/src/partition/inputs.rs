@@ -34,15 +34,30 @@ impl Partition {
         if upto <= known {
             return known;
         }
-        let partition = self.id;
-        step.record(&Record::Stream { partition, origin, entries: entries.clone(), upto });
-        let was_ready = self.ready(step.config).is_ok();
+        // A prefix without new entries needs no record: a restarted process has a lower prefix with
+        // the same entries. It may have reported the higher one. This stays true, because the site
+        // has all entries up to it, and the host passes the prefix again.
+        if !entries.is_empty() {
+            let partition = self.id;
+            step.record(&Record::Stream { partition, origin, entries: entries.clone(), upto });
+        }
+        let was_ready = self.is_ready(step.config);
         for placed in &entries {
-            self.busy.insert(placed.key.clone());
             self.apply_entry(origin, placed);
         }
         self.known[origin.index()] = upto;
-        if !was_ready && self.ready(step.config).is_ok() {
+        for placed in &entries {
+            if origin == self.me {
+                self.recycle(step.config, &placed.key);
+            }
+            if let Entry::Ended(_) = placed.entry {
+                self.visit_at(step.now, &placed.key);
+            }
+        }
+        if origin == self.me {
+            self.end_spent(step);
+        }
+        if !was_ready && self.is_ready(step.config) {
             self.serve_all(step);
         } else {
             for placed in &entries {
@@ -97,6 +112,9 @@ impl Partition {
             step.rare(rare::INEFFECTIVE);
             self.agreed.version = version;
         }
+        if let Some(key) = change.key() {
+            self.visit_at(step.now, key);
+        }
         self.serve_all(step);
         version
     }
@@ -111,7 +129,7 @@ impl Partition {
             Change::Remove { .. } => step.rare(rare::REMOVED),
             Change::Close { .. } => {
                 step.rare(rare::CLOSED);
-                self.end_after_closing();
+                self.end_after_closing(step.now);
             }
             Change::Found { .. } => {
                 step.rare(rare::FOUNDED);
@@ -121,9 +139,6 @@ impl Partition {
             Change::Raise { .. } => step.rare(rare::RAISED),
             Change::Lower { .. } => step.rare(rare::LOWERED),
             _ => {}
-        }
-        if let Some(key) = change.key() {
-            self.busy.insert(key.clone());
         }
         if !matches!(change, Change::Renew { .. }) {
             // Holders wait until readers confirm the version.

@@ -8,7 +8,7 @@ use super::Partition;
 use crate::agreed::Key;
 use crate::command::{Cannot, Response, TakeId};
 use crate::config::{Config, Rule};
-use crate::counter::{Take, Waiter, WaitingRead, WaitingTake};
+use crate::counter::{Counter, Take, Waiter, WaitingRead, WaitingTake};
 use crate::message::{Event, Need};
 use crate::numbers::{Epoch, Kind, Term, Tokens};
 use crate::outbox::Step;
@@ -54,7 +54,7 @@ impl Partition {
 
     /// Gives tokens to somebody, now or later.
     pub(crate) fn await_tokens(&mut self, step: &mut Step<'_>, key: &Key, take: WaitingTake) {
-        self.busy.insert(key.clone());
+        self.waiting.insert(key.clone());
         self.counter(key).takes.push_back(take);
         self.serve(step, key);
         self.look_after(step, key);
@@ -76,7 +76,7 @@ impl Partition {
         if step.config.policy(key).is_none() {
             return step.refuse(request, Cannot::NoPolicy);
         }
-        self.busy.insert(key.clone());
+        self.waiting.insert(key.clone());
         let read = WaitingRead { request, until: step.now.after(within), reason: None };
         self.counter(key).reads.push(read);
         self.serve_reads(step, key);
@@ -90,7 +90,7 @@ impl Partition {
     }
 
     pub(crate) fn on_cancel(&mut self, request: RequestId) {
-        for key in &self.busy {
+        for key in &self.waiting {
             if let Some(counter) = self.counters.get_mut(key) {
                 counter.takes.retain(|take| take.waiter != Waiter::Client(request));
                 counter.reads.retain(|read| read.request != request);
@@ -100,8 +100,11 @@ impl Partition {
 
     /// Serves everything that waits.
     pub(super) fn serve_all(&mut self, step: &mut Step<'_>) {
-        for key in self.busy.iter().cloned().collect::<Vec<_>>() {
+        for key in self.waiting.iter().cloned().collect::<Vec<_>>() {
             self.serve(step, &key);
+            if !self.counters.get(&key).is_some_and(Counter::is_awaited) {
+                self.waiting.remove(&key);
+            }
         }
     }
 
@@ -151,7 +154,7 @@ impl Partition {
     pub(super) fn may_take(
         &self,
         config: &Config,
-        key: &Key,
+        key: &[u8],
         tokens: Tokens,
     ) -> Result<(Epoch, Option<Term>), Cannot> {
         let grant = self.usable(config, key).ok_or(Cannot::NoTokens)?;
@@ -284,7 +287,6 @@ impl Partition {
     /// Sets tokens aside for a promise, after [`judge`](Self::judge) has permitted it.
     pub(crate) fn promise(&mut self, step: &mut Step<'_>, take: TakeId, held: &Held) {
         let now = step.now;
-        self.busy.insert(held.key.clone());
         let counter = self.counter(&held.key);
         counter.give_back(take);
         counter.promise(held.epoch, held.tokens);
@@ -293,7 +295,6 @@ impl Partition {
 
     /// Restores the tokens of a promise.
     pub(crate) fn restore_promise(&mut self, held: &Held) {
-        self.busy.insert(held.key.clone());
         self.counter(&held.key).promise(held.epoch, held.tokens);
     }
 

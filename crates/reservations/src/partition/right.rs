@@ -198,7 +198,7 @@ impl Partition {
         if self.right.excluding || !step.config.has(Rule::Exclude) {
             return;
         }
-        let ready = self.ready(step.config).is_ok();
+        let ready = self.is_ready(step.config);
         for site in self.others().collect::<Vec<_>>() {
             let Some(reader) = self.agreed.reader(site) else { continue };
             let term = reader.term;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use solera_machine::{Guard, GuardAnswer, GuardQuestion, Guarded, PromiseId, RequestId, Verdict};
 use solera_reservations::{Cannot, Claim, Command, Key, PROTOCOL, Response, TakeId, Tokens};
 
-use super::{EXACT_MS, MS, UNHEARD, World};
+use super::{EXACT_MS, MS, SPENT, UNHEARD, World};
 
 /// Step of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +139,9 @@ impl World {
             commits,
             asked: false,
         });
+        if updates.len() == 1 && self.random.chance(30) && self.spend(tx) {
+            return;
+        }
         if reserves {
             let (id, guards) = (promise_id(tx), self.guards_of(tx));
             let question = GuardQuestion::Reserve { id, guards };
@@ -156,6 +159,46 @@ impl World {
             let command = Command::Take { key, amount, within: PATIENCE };
             self.request(site, Purpose::Take { tx, place, must }, command);
         }
+    }
+
+    /// Commits an update at once, if the site has the tokens. Returns whether the update is done.
+    fn spend(&mut self, tx: usize) -> bool {
+        let transaction = &self.clients.transactions[tx];
+        let (site, commits) = (transaction.site, transaction.commits);
+        let (key, amount, _) = transaction.updates[0].clone();
+        if !self.takes_inputs(site) {
+            return false;
+        }
+        let reading = self.reading(site);
+        let machine = &mut self.nodes[site].machine;
+        let Some(spent) = machine.spend(reading, &key, amount) else { return false };
+        self.clients.transactions[tx].state = State::Done;
+        if self.nodes[site].doomed && self.random.chance(50) {
+            // The commit is not durable.
+            self.truth.abort(tx);
+            self.crash(site);
+        } else if commits {
+            let delay = match self.faulty && self.random.one_in(4) {
+                true => self.random.below(200 * MS),
+                false => self.random.below(3 * MS),
+            };
+            let position = self.append_later(site, vec![(key.clone(), amount)], delay);
+            self.nodes[site].machine.note_commit(spent, position);
+            self.clients.committed += 1;
+            self.truth.commit(site, &key, amount);
+            if !self.random.one_in(80) {
+                self.truth.acknowledge(tx);
+            }
+            *self.rare.entry(SPENT).or_default() += 1;
+            if self.faulty && self.random.one_in(25) {
+                self.crash(site);
+            }
+        } else {
+            self.nodes[site].machine.give_back_spent(reading, spent);
+            self.truth.abort(tx);
+            self.collect(site);
+        }
+        true
     }
 
     /// Returns the guards of a transaction.

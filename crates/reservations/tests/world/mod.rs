@@ -22,6 +22,7 @@ use solera_time::SiteId;
 
 use self::clients::Clients;
 use self::network::Network;
+pub(crate) use self::node::LOWER_PREFIX;
 use self::node::{Node, PLANNED, Planned};
 use self::strong::Strong;
 use self::truth::Truth;
@@ -34,6 +35,8 @@ const KEYS: [(&str, i64, u32); 4] = [
     ("small", 0, 250_000),
     ("fine", 900, 50_000),
 ];
+/// A rare path of the world.
+pub(crate) const SPENT: &str = "world: an update used tokens without a promise";
 /// Request whose replies nobody awaits.
 const UNHEARD: RequestId = RequestId(u64::MAX);
 const SPARE: u32 = 8;
@@ -277,6 +280,7 @@ impl World {
             self.resume(site);
         }
         self.write_ends();
+        self.show_updates();
         self.replicate();
         self.do_strong_transactions();
         self.continue_transactions();
@@ -298,6 +302,34 @@ impl World {
         let position = Position(10 * (stream.len() + entries.len()) as u64);
         stream.extend(entries.into_iter().map(|(key, entry)| Placed { position, key, entry }));
         self.nodes[site].has[site] = stream.len();
+        self.nodes[site].shown = stream.len();
+    }
+
+    /// Appends updates that the host passes to its machine later. Returns their position.
+    pub(crate) fn append_later(
+        &mut self,
+        site: usize,
+        updates: Vec<(Key, i64)>,
+        delay: u64,
+    ) -> Position {
+        let shown = self.nodes[site].shown;
+        let is_first = shown == self.streams[site].len();
+        self.append(site, updates.into_iter().map(|(key, by)| (key, Entry::Update(by))).collect());
+        let (now, node) = (self.now, &mut self.nodes[site]);
+        node.shown = shown;
+        node.show_at = if is_first { now + delay } else { node.show_at.min(now + delay) };
+        Position(10 * self.streams[site].len() as u64)
+    }
+
+    /// Passes updates to machines whose time has come.
+    fn show_updates(&mut self) {
+        for site in 0..self.nodes.len() {
+            let (all, node) = (self.streams[site].len(), &mut self.nodes[site]);
+            if node.shown < all && node.show_at <= self.now {
+                node.shown = all;
+                self.give_streams(site);
+            }
+        }
     }
 
     /// The site applies a transaction.
@@ -315,7 +347,8 @@ impl World {
                 break;
             }
             let node = &mut self.nodes[site];
-            let (from, to) = (node.given[origin], node.has[origin]);
+            let has = if origin == site { node.shown } else { node.has[origin] };
+            let (from, to) = (node.given[origin], has);
             if from >= to {
                 continue;
             }

@@ -4,13 +4,16 @@ use std::collections::VecDeque;
 
 use solera_machine::{Machine, Now, PartitionId, RequestId};
 use solera_random::Random;
-use solera_reservations::{Checkpoint, Command, Config, Input, Recovery, Reservations};
+use solera_reservations::{Checkpoint, Command, Config, Entry, Input, Recovery, Reservations};
 use solera_time::{Monotonic, Physical};
 
 use super::{MS, World};
 
 /// Mean time that only a plan ends.
 pub(crate) const PLANNED: u64 = 5_000;
+
+/// A rare path of the world.
+pub(crate) const LOWER_PREFIX: &str = "world: a restarted site has lower prefixes than before";
 
 /// Parts of a checkpoint, each with the number of the last record that it includes.
 type Parts = Vec<(u64, Vec<u8>)>;
@@ -41,6 +44,10 @@ pub(crate) struct Node {
     /// The number of entries of each stream that the site has, and that the machine was given.
     pub(crate) has: Vec<usize>,
     pub(crate) given: Vec<usize>,
+    /// The number of entries of its own stream that the host passes to the machine, and when it
+    /// passes the others.
+    pub(crate) shown: usize,
+    pub(crate) show_at: u64,
     /// The number of versions that the machine was given.
     pub(crate) given_versions: usize,
     /// Until when the site is cut off from strong transactions.
@@ -81,6 +88,8 @@ impl Node {
             process: 1,
             has: vec![0; sites],
             given: vec![0; sites],
+            shown: 0,
+            show_at: 0,
             given_versions: 0,
             isolated: 0,
             slowness: 1 + random.below(4) * random.below(4),
@@ -144,6 +153,12 @@ impl World {
         self.collect(site);
     }
 
+    /// Returns whether the process handles an input at once.
+    pub(crate) fn takes_inputs(&self, site: usize) -> bool {
+        let node = &self.nodes[site];
+        self.is_up(site) && node.inbox.is_empty() && node.stalled.is_none()
+    }
+
     fn lose_requests_of(&mut self, site: usize, input: &Input) {
         if matches!(input, Input::Client { .. }) {
             self.lose_requests(site);
@@ -189,6 +204,8 @@ impl World {
         let down = self.random.below(3) * self.random.below(100) * MS;
         let offset = self.random.below(1_000_000 * MS);
         let forgets = self.random.chance(50);
+        let slow = self.random.chance(50);
+        let shown_after = down + self.random.below(if slow { 150 } else { 5 }) * MS;
         let (now, node) = (self.now, &mut self.nodes[site]);
         node.doomed = false;
         node.process += 1;
@@ -199,6 +216,7 @@ impl World {
         node.offset = offset;
         node.paused_until = 0;
         node.down_until = now + down;
+        node.show_at = node.show_at.max(now + shown_after);
         let mut recovery = Recovery::new(node.config.clone());
         let mut from = 0;
         if let Some((first, parts)) = &node.checkpoint {
@@ -210,7 +228,23 @@ impl World {
         for (place, record) in node.journal.iter().enumerate().skip(from) {
             recovery.take_record(place as u64 + 1, record).unwrap();
         }
-        node.machine = recovery.into_machine();
+        let before = std::mem::replace(&mut node.machine, recovery.into_machine());
+        for id in (0..node.config.topology.partitions).map(PartitionId) {
+            let (was, is) = (before.known(id).unwrap(), node.machine.known(id).unwrap());
+            if was.iter().zip(is).any(|(was, is)| was > is) {
+                // Others may know of the greater prefix from a report.
+                *self.rare.entry(LOWER_PREFIX).or_default() += 1;
+            }
+        }
+        for placed in &self.streams[site] {
+            let partition = node.config.partition_of(&placed.key);
+            let known = node.machine.known(partition).unwrap()[site];
+            if let Entry::Update(amount) = placed.entry
+                && placed.position > known
+            {
+                node.machine.restore_commit(&placed.key, amount, placed.position);
+            }
+        }
         // The host gives the machine again what it lacks.
         let first = PartitionId(0);
         let known = node.machine.known(first).unwrap();

@@ -64,7 +64,7 @@ impl Bounds {
     /// Connects a machine to a replica. The machine counts the updates of the site that its stream
     /// does not contain yet.
     pub(super) fn new(
-        machine: Reservations,
+        mut machine: Reservations,
         unistore: &Replica,
         keys: GuardedKeys,
         topology: &Topology,
@@ -80,7 +80,7 @@ impl Bounds {
             let known = machine.known(id).map_or(Position(0), |known| known[address.site.index()]);
             for update in unistore.own_updates(id, Timestamp(known.0)) {
                 for (key, amount) in increments(update, &keys) {
-                    let _ = (key, amount); // TEMP
+                    machine.restore_commit(key, amount, Position(update.dot.ts.0));
                 }
             }
         }
@@ -207,7 +207,6 @@ impl Site {
         collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
         action(&mut bounds.machine);
         self.settle_bounds(now);
-        self.note_participants();
     }
 
     /// Collects the outputs of `reservations`, and passes its questions to UniStore and its answers
@@ -279,6 +278,11 @@ impl Site {
         self.bounds.as_ref().map(|bounds| &bounds.machine)
     }
 
+    /// Returns whether a key has an error bound.
+    pub fn has_bound(&self, key: &[u8]) -> bool {
+        self.bounds.as_ref().is_some_and(|bounds| bounds.keys.contains(key))
+    }
+
     /// Like [`Replica::execute_at_once`], also for increments of keys with an error bound if the
     /// site has the tokens.
     pub fn execute_at_once(
@@ -294,7 +298,14 @@ impl Site {
         else {
             return self.unistore.execute_at_once(now, pasts, level, key, op);
         };
-        let _ = bounds;
-        None
+        let Op::IncrBy(amount) = op else { return None };
+        let spent = bounds.machine.spend(now, key, *amount)?;
+        let result = self.unistore.increment_at_once(now, pasts, key, *amount);
+        let at = pasts.causal[bounds.me];
+        self.with_bounds(now, |machine| match result {
+            Some(Ok(_)) => machine.note_commit(spent, Position(at.0)),
+            _ => machine.give_back_spent(now, spent),
+        });
+        result
     }
 }

@@ -1,0 +1,76 @@
+//! Single updates that use tokens without a promise, because they commit in the same step.
+//!
+//! The tokens count as those of an open promise until the site's own stream contains the update.
+//! That is volatile: the commit is a record of UniStore, from which the host restores it.
+
+use solera_machine::Now;
+
+use super::Reservations;
+use crate::agreed::Key;
+use crate::numbers::{Epoch, Position, Tokens};
+
+/// Tokens that an update uses which commits in this step. The host passes it to
+/// [`note_commit`](Reservations::note_commit), or to
+/// [`give_back_spent`](Reservations::give_back_spent); otherwise the tokens stay in use until the
+/// process restarts.
+#[derive(Debug)]
+#[must_use]
+pub struct Spent {
+    pub(crate) key: Key,
+    pub(crate) epoch: Epoch,
+    pub(crate) tokens: Tokens,
+}
+
+impl Reservations {
+    /// Takes the tokens for an update that commits in this step, if the site has them and nobody
+    /// waits for tokens of this kind (H2 to H6). Returns `None` otherwise: a guard, or
+    /// [`Command::Take`](crate::Command::Take), may wait for them. An update by 0 needs none.
+    ///
+    /// The contract on time holds for `now`. Like a promise, the tokens are taken at the moment of
+    /// the reading.
+    pub fn spend(&mut self, now: Now, key: &[u8], amount: i64) -> Option<Spent> {
+        let now = now.monotonic;
+        self.begin(now);
+        let tokens = Tokens::of(amount);
+        if tokens.is_none() {
+            return Some(Spent { key: key.to_vec(), epoch: Epoch(0), tokens });
+        }
+        self.config.policy(key)?;
+        let partition = self.config.partition_of(key);
+        let (partitions, step) = self.step(now);
+        partitions.get_mut(&partition)?.spend(&step, key, tokens)
+    }
+
+    /// Notes that the update has committed with this position in the site's own stream. The host
+    /// calls it in the step of [`spend`](Self::spend).
+    pub fn note_commit(&mut self, spent: Spent, position: Position) {
+        let partition = self.config.partition_of(&spent.key);
+        if let Some(partition) = self.partitions.get_mut(&partition) {
+            partition.note_commit(spent, position);
+        }
+    }
+
+    /// Gives back the tokens of an update that does not commit.
+    pub fn give_back_spent(&mut self, now: Now, spent: Spent) {
+        let now = now.monotonic;
+        let partition = self.config.partition_of(&spent.key);
+        let (partitions, mut step) = self.step(now);
+        if let Some(partition) = partitions.get_mut(&partition) {
+            partition.give_back_spent(&mut step, &spent);
+        }
+        self.settle(now);
+    }
+
+    /// Restores an update of this site that has committed before the process started, at a position
+    /// that is not in the machine's stream yet. It counts as a promise under every epoch until the
+    /// stream contains it.
+    ///
+    /// After a restart, the host reports all such updates before any other input.
+    pub fn restore_commit(&mut self, key: &[u8], amount: i64, position: Position) {
+        let partition = self.config.partition_of(key);
+        let config = &self.config;
+        if let Some(partition) = self.partitions.get_mut(&partition) {
+            partition.restore_commit(config, key, Tokens::of(amount), position);
+        }
+    }
+}
