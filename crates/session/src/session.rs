@@ -3,6 +3,7 @@
 mod conflict;
 mod errors;
 mod exec;
+mod intervals;
 mod mode;
 mod occult;
 mod operations;
