@@ -9,6 +9,7 @@
 //! | `spaces` | levels and conflicts of spaces, and differences between a backup's and a cluster's |
 //! | `take`, `restore` | from a cluster to a file, and back |
 
+mod batch;
 mod entry;
 mod file;
 mod header;

@@ -6,16 +6,11 @@ use std::time::Duration;
 use solera::{Client, Error, Value};
 
 use crate::Progress;
-use crate::entry::{Content, Entry, Tally};
+use crate::batch::Batch;
+use crate::entry::Tally;
 use crate::file::{BackupReader, ReadError};
 use crate::scan::{Scan, ScanError};
 use crate::spaces::{Difference, SpaceInfo, differences, space_of, spaces};
-
-/// Approximate number of commands, and of bytes, that are sent at once.
-const BATCH_COMMANDS: usize = 256;
-const BATCH_BYTES: usize = 256 * 1024;
-/// Maximal number of elements or fields that one command adds.
-const COMMAND_ITEMS: usize = 512;
 
 /// Reason why a backup was not restored, or not verified.
 #[derive(Debug, thiserror::Error)]
@@ -113,9 +108,8 @@ pub async fn restore<R: Read>(
     if !allow.keys {
         require_empty(client).await?;
     }
-    // A key of level `pcpsi` is written at its home, so these are written many at a time.
-    let (mut batch, mut together) = (Vec::new(), Vec::new());
-    let (mut bytes, mut done) = (0, 0);
+    let mut batch = Batch::new(allow.keys);
+    let mut done = 0;
     let mut readable = Tally::default();
     while let Some(entry) = backup.next_entry()? {
         done += u64::from(!entry.continued);
@@ -123,23 +117,13 @@ pub async fn restore<R: Read>(
         if space.is_none_or(SpaceInfo::is_held) {
             readable.add(&entry);
         }
-        let is_of_occult = space.is_some_and(SpaceInfo::is_of_occult);
-        for command in commands(entry) {
-            bytes += command.iter().map(Vec::len).sum::<usize>();
-            match is_of_occult && command[0] == b"SET" {
-                true => together.push(command),
-                false => batch.push(command),
-            }
-        }
-        if batch.len() + together.len() >= BATCH_COMMANDS || bytes >= BATCH_BYTES {
-            batch.extend(joined(std::mem::take(&mut together)));
-            send(client, &batch).await?;
+        batch.push(entry, space);
+        if batch.is_full() {
+            batch.send(client).await?;
             progress(Progress::Keys(done, total));
-            (batch, bytes) = (Vec::new(), 0);
         }
     }
-    batch.extend(joined(together));
-    send(client, &batch).await?;
+    batch.send(client).await?;
     let tally = *backup.tally();
     if !allow.keys {
         compare(client, &readable, &mut progress).await?;
@@ -160,47 +144,6 @@ async fn require_empty(client: &mut Client) -> Result<(), RestoreError> {
         Value::Integer(keys) => Err(RestoreError::NotEmpty(keys as u64)),
         _ => Err(ScanError::Answer("DBSIZE returned no number").into()),
     }
-}
-
-/// Returns the commands that restore an entry.
-fn commands(entry: Entry) -> Vec<Vec<Vec<u8>>> {
-    let Entry { key, content, .. } = entry;
-    let command = |name: &str, items: Vec<Vec<u8>>| {
-        let mut command = vec![name.as_bytes().to_vec(), key.clone()];
-        command.extend(items);
-        command
-    };
-    match content {
-        Content::String(value) => vec![command("SET", vec![value])],
-        Content::Set(elements) => {
-            elements.chunks(COMMAND_ITEMS).map(|some| command("SADD", some.to_vec())).collect()
-        }
-        Content::Hash(pairs) => pairs
-            .chunks(COMMAND_ITEMS)
-            .map(|some| {
-                let flat = some.iter().flat_map(|(field, value)| [field.clone(), value.clone()]);
-                command("HSET", flat.collect())
-            })
-            .collect(),
-    }
-}
-
-/// Returns one command for several of `SET`.
-fn joined(sets: Vec<Vec<Vec<u8>>>) -> Option<Vec<Vec<u8>>> {
-    let first = (!sets.is_empty()).then(|| b"MSET".to_vec())?;
-    let pairs = sets.into_iter().flat_map(|command| command.into_iter().skip(1));
-    Some(std::iter::once(first).chain(pairs).collect())
-}
-
-async fn send(client: &mut Client, batch: &[Vec<Vec<u8>>]) -> Result<(), RestoreError> {
-    let borrowed: Vec<Vec<&[u8]>> =
-        batch.iter().map(|command| command.iter().map(Vec::as_slice).collect()).collect();
-    for reply in client.pipeline(&borrowed).await? {
-        if let Value::Error(text) = reply {
-            return Err(Error::server(&text).into());
-        }
-    }
-    Ok(())
 }
 
 /// Reads the cluster and compares it with the restored entries.

@@ -9,6 +9,8 @@ use crate::scan::{ScanError, UNISTORE, text};
 
 /// Number of Occult, whose keys snapshots contain as well.
 const OCCULT: u8 = 3;
+/// Name of the type of counters.
+const COUNTER: &str = "counter";
 
 /// A space, as a cluster describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +36,15 @@ pub struct SpaceInfo {
     /// Home of its keys: `hash`, or a site; `None` unless the level is `pcpsi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home: Option<String>,
+    /// Type of its keys; `None` if they may have any, and in backups of older builds.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub of_type: Option<String>,
+    /// Error bound of its counters, such as `5%`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Lease of its error bound, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
 }
 
 impl SpaceInfo {
@@ -58,6 +69,11 @@ impl SpaceInfo {
         format!("{} ({})", self.protocol.escape_debug(), self.protocol_number)
     }
 
+    /// Returns whether its keys are counters, which only increments and decrements change.
+    pub(crate) fn has_counters(&self) -> bool {
+        self.of_type.as_deref() == Some(COUNTER)
+    }
+
     fn strong(&self) -> BTreeSet<&str> {
         self.strong.iter().map(String::as_str).collect()
     }
@@ -74,8 +90,8 @@ impl SpaceInfo {
 pub struct Difference {
     /// Prefix of the affected keys.
     pub prefix: String,
-    /// The setting that differs: `space`, `level`, `protocol`, a command, or two commands joined by
-    /// `+`.
+    /// The setting that differs: `space`, `level`, `protocol`, `type`, `error`, a command, or two
+    /// commands joined by `+`.
     pub what: String,
     /// Value in the backup.
     pub backup: String,
@@ -86,9 +102,9 @@ pub struct Difference {
 /// Returns the differences between the spaces of a backup and those of a cluster, ordered by
 /// prefix.
 ///
-/// Two spaces are the same if their prefixes, levels, protocols, strong commands and conflicting
-/// pairs are; names and orders do not matter. A pair is left out if one of its commands is strong
-/// on one side only, because that is a difference by itself.
+/// Two spaces are the same if their prefixes, levels, protocols, types, error bounds, strong
+/// commands and conflicting pairs are; names and orders do not matter. A pair is left out if one of
+/// its commands is strong on one side only, because that is a difference by itself.
 pub fn differences(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<Difference> {
     let prefixes: BTreeSet<&str> =
         backup.iter().chain(cluster).map(|space| space.prefix.as_str()).collect();
@@ -107,6 +123,16 @@ pub fn differences(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<Differenc
             (Some(one), Some(other)) if one.level == other.level => {
                 if one.protocol_number != other.protocol_number {
                     add("protocol", &one.shown_protocol(), &other.shown_protocol());
+                }
+                for (what, ours, theirs) in
+                    [("type", &one.of_type, &other.of_type), ("error", &one.error, &other.error)]
+                {
+                    let side = |setting: &Option<String>| {
+                        setting.clone().unwrap_or_else(|| "none".to_owned())
+                    };
+                    if ours != theirs {
+                        add(what, &side(ours), &side(theirs));
+                    }
                 }
                 let (ours, theirs) = (one.strong(), other.strong());
                 for name in ours.symmetric_difference(&theirs) {
@@ -168,6 +194,9 @@ fn space(value: Value) -> Result<SpaceInfo, ScanError> {
             "protocol-number" => info.protocol_number = number(value)?,
             "answer" => info.answer = Some(text(value)?),
             "home" => info.home = Some(text(value)?),
+            "type" => info.of_type = Some(text(value)?),
+            "error" => info.error = Some(text(value)?),
+            "lease-ms" => info.lease_ms = Some(milliseconds(value)?),
             "strong" => strong = Some(items(value, text)?),
             "conflicts" => conflicts = Some(items(value, pair)?),
             // A later version may describe more.
@@ -186,6 +215,11 @@ fn space(value: Value) -> Result<SpaceInfo, ScanError> {
 fn number(value: Value) -> Result<u8, ScanError> {
     let Value::Integer(number) = value else { return Err(WHAT) };
     u8::try_from(number).map_err(|_| ScanError::Answer("a protocol's number above 255"))
+}
+
+fn milliseconds(value: Value) -> Result<u64, ScanError> {
+    let Value::Integer(ms) = value else { return Err(WHAT) };
+    u64::try_from(ms).map_err(|_| ScanError::Answer("a negative lease"))
 }
 
 fn pair(value: Value) -> Result<[String; 2], ScanError> {
@@ -215,8 +249,7 @@ mod tests {
             protocol_number: UNISTORE,
             strong: strong.iter().map(|name| (*name).into()).collect(),
             conflicts: conflicts.iter().map(|pair| pair.map(str::to_owned)).collect(),
-            answer: None,
-            home: None,
+            ..SpaceInfo::default()
         }
     }
 
@@ -272,13 +305,32 @@ mod tests {
     }
 
     #[test]
+    fn a_type_or_an_error_bound_of_one_side_differs() {
+        let plain = space("v:", "causal", &[], &[]);
+        let counter = SpaceInfo { of_type: Some("counter".into()), ..plain.clone() };
+        let bounded =
+            SpaceInfo { error: Some("5%".into()), lease_ms: Some(5000), ..counter.clone() };
+        let wider = SpaceInfo { error: Some("6%".into()), ..bounded.clone() };
+        let with = |space: &SpaceInfo| [space.clone(), rest()];
+        assert_eq!(lines(&with(&plain), &with(&counter)), ["v: type: none | counter"]);
+        assert_eq!(lines(&with(&bounded), &with(&counter)), ["v: error: 5% | none"]);
+        assert_eq!(lines(&with(&bounded), &with(&wider)), ["v: error: 5% | 6%"]);
+        let longer = SpaceInfo { lease_ms: Some(6000), ..bounded.clone() };
+        assert!(lines(&with(&bounded), &with(&longer)).is_empty());
+        assert!(bounded.has_counters() && !plain.has_counters());
+        let text = serde_json::to_string(&bounded).unwrap();
+        assert!(text.contains(r#""type":"counter","error":"5%","lease_ms":5000"#), "{text}");
+        assert_eq!(serde_json::from_str::<SpaceInfo>(&text).unwrap(), bounded);
+    }
+
+    #[test]
     fn a_description_of_an_older_build_has_no_answer_and_no_home() {
         let old = r#"{"name":"n","prefix":"n:","level":"primary","protocol":"primary",
             "protocol_number":2,"strong":[],"conflicts":[]}"#;
         let mut space: SpaceInfo = serde_json::from_str(old).unwrap();
         assert_eq!(space.answer, None);
         let written = serde_json::to_string(&space).unwrap();
-        assert!(!written.contains("answer") && !written.contains("home"));
+        assert!(!["answer", "home", "type", "error"].iter().any(|name| written.contains(name)));
         (space.answer, space.home) = (Some("accepted".into()), Some("eu".into()));
         let text = serde_json::to_string(&space).unwrap();
         assert_eq!(serde_json::from_str::<SpaceInfo>(&text).unwrap(), space);

@@ -121,6 +121,10 @@ impl Backup {
                 continue;
             }
             output!("  space {name}: keys with '{prefix}' are {level}");
+            if let Some(of_type) = &space.of_type {
+                let error = space.error.as_ref().map(|error| format!(", error bound {error}"));
+                output!("    {}{}", printable(of_type), printable(&error.unwrap_or_default()));
+            }
             if space.declares() {
                 let pairs: Vec<_> = space.conflicts.iter().map(|pair| pair.join("+")).collect();
                 output!("    strong: {}", printable(&space.strong.join(" ")));

@@ -23,7 +23,7 @@ Examples:
   solera restore monday.backup --to 10.0.0.1:7101 fills a new, running cluster (`solera serve`)
 
 The new cluster may have other sites, partitions and workers than the old one, but must have the
-same spaces: the same prefixes, levels, strong commands and conflicts. If they differ, the command
+same spaces: the same prefixes, levels, types, error bounds, strong commands and conflicts. If they differ, the command
 writes nothing, lists all differences, and exits with 4. With --allow-other-spaces it lists the
 differences and continues with the cluster's own spaces. `solera backup check` prints the spaces
 of a backup.";
@@ -46,8 +46,8 @@ pub(crate) struct RestoreArgs {
     to: Option<Endpoint>,
     #[command(flatten)]
     login: LoginArgs,
-    /// With --to: write even if the cluster holds keys. Strings are replaced; elements and fields
-    /// are added
+    /// With --to: write even if the cluster holds keys. Strings and counters are replaced; elements
+    /// and fields are added
     #[arg(long, conflicts_with = "data")]
     force: bool,
     /// Write even if the cluster's spaces differ from the backup's, and list the differences
@@ -289,7 +289,7 @@ fn settings_of(spaces: &[SpaceInfo]) -> String {
 
 /// Formats a space as a section of `solera.toml`.
 fn toml_of(space: &SpaceInfo) -> String {
-    let SpaceInfo { name, prefix, level, strong, conflicts, answer, home, .. } = space;
+    let SpaceInfo { name, prefix, level, strong, conflicts, .. } = space;
     let mut lines = format!("[[space]]\nname = {name:?}\nprefix = {prefix:?}\nlevel = {level:?}\n");
     if space.declares() {
         lines.push_str(&format!("strong = {strong:?}\n"));
@@ -303,11 +303,18 @@ fn toml_of(space: &SpaceInfo) -> String {
             lines.push_str(&format!("conflicts = {pairs:?}\n"));
         }
     }
-    if let Some(answer) = answer {
-        lines.push_str(&format!("answer = {answer:?}\n"));
+    for (setting, value) in [
+        ("answer", &space.answer),
+        ("home", &space.home),
+        ("type", &space.of_type),
+        ("error", &space.error),
+    ] {
+        if let Some(value) = value {
+            lines.push_str(&format!("{setting} = {value:?}\n"));
+        }
     }
-    if let Some(home) = home {
-        lines.push_str(&format!("home = {home:?}\n"));
+    if let Some(lease_ms) = space.lease_ms {
+        lines.push_str(&format!("lease_ms = {lease_ms}\n"));
     }
     lines
 }
@@ -332,6 +339,12 @@ mod tests {
             space("a", "causal", 1, None),
             space("n", "primary", 2, Some("accepted")),
             SpaceInfo { home, ..space("w", "pcpsi", 3, None) },
+            SpaceInfo {
+                of_type: Some("counter".to_owned()),
+                error: Some("0.5%".to_owned()),
+                lease_ms: Some(700),
+                ..space("v", "causal", 1, None)
+            },
         ];
         let text = settings_of(&spaces);
         let spec = ClusterSpec::parse("printed", &text, Overrides::default());
@@ -339,6 +352,7 @@ mod tests {
         let of = |key: &[u8]| spec.spaces.space_of(key).to_string();
         assert_eq!(of(b"n:1"), "n = \"n:\" primary (answers when accepted)");
         assert_eq!(of(b"a:1"), "a = \"a:\" causal");
+        assert_eq!(of(b"v:1"), "v = \"v:\" causal (counter, error 0.5%, lease 700 ms)");
         assert!(text.contains("level = \"pcpsi\"\nhome = \"california\"\n"), "{text}");
         assert!(!settings_of(&spaces[..1]).contains("examples"));
     }

@@ -238,6 +238,11 @@ fn print_settings(spec: &ClusterSpec) {
             space.prefix,
             space.level_name()
         );
+        if let Some(bound) = space.bound {
+            output!("    counters with error bound {}", bound.tolerance());
+        } else if let Some(of_type) = space.of_type {
+            output!("    of type {of_type}");
+        }
         if matches!(space.runs, Runs::Primary(_)) {
             output!("    an example protocol, not for production data");
         }

@@ -58,6 +58,7 @@ pub enum CommandId {
     SoleraSpaces,
     SoleraLevel,
     SoleraRead,
+    SoleraInterval,
     SoleraStale,
     SoleraHome,
     SoleraAtRisk,

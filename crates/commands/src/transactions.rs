@@ -34,8 +34,8 @@ impl Command {
                 InMulti::AtOnce
             }
             CommandId::Multi | CommandId::Watch => InMulti::RefusedAlone,
-            // Its reads are transactions of their own.
-            CommandId::SoleraRead => InMulti::Refused,
+            // Their reads are transactions of their own, or none.
+            CommandId::SoleraRead | CommandId::SoleraInterval => InMulti::Refused,
             CommandId::Ping
             | CommandId::Echo
             | CommandId::Time
@@ -59,6 +59,7 @@ impl Command {
             | CommandId::Wait
             | CommandId::SoleraBegin
             | CommandId::SoleraRead
+            | CommandId::SoleraInterval
             | CommandId::SoleraToken
             | CommandId::SoleraAttach
             | CommandId::SoleraBarrier

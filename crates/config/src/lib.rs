@@ -31,7 +31,9 @@ pub use placed::Placed;
 pub use protocol::Baseline;
 pub use reader::MAX_CONNECTIONS;
 pub use settings::{SETTINGS, Setting, SettingDefault, SettingSection};
-pub use spaces::{Answer, Class, Relation, Runs, Space, SpaceError, SpaceHome, Spaces};
+pub use spaces::{
+    Answer, Class, ErrorBound, Relation, Runs, Space, SpaceError, SpaceHome, SpaceType, Spaces,
+};
 pub use spec::{ClusterSpec, Overrides, SiteSpec};
 pub use stores::{PasswordSource, StoreSpace, StoreSpec};
 pub use timestamps::Timestamps;

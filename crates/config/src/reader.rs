@@ -17,6 +17,7 @@ use crate::spec::{ClusterSpec, Overrides, SiteSpec};
 use crate::wan::Wan;
 
 mod amount;
+mod bounds;
 mod changes;
 mod development;
 mod durability;
@@ -245,7 +246,7 @@ impl Reader<'_> {
         let data = over.data.or_else(|| shared_data.clone());
         let protocol = self.protocol(file.protocol.as_ref(), data.is_some())?;
         let durability = self.durability(data.is_some(), file.durability, file.sync_interval_ms)?;
-        let spaces = self.spaces(&file.space, &names, file.development.examples)?;
+        let spaces = self.spaces(&file.space, &names, file.development.examples, protocol)?;
         let timestamps =
             self.timestamps(file.pcpsi_timestamps.as_ref(), file.pcpsi_stamps.as_ref())?;
         let stores = self.stores(file.store, &cluster.value)?;

@@ -253,7 +253,7 @@ const SITES: [Setting; 6] = [
 
 const SPACE: &str = "[[space]]";
 
-const SPACES: [Setting; 7] = [
+const SPACES: [Setting; 10] = [
     fixed(SPACE, "name", Required, "name of the space"),
     fixed(SPACE, "prefix", Required, "prefix of its keys; the longest prefix wins"),
     fixed(
@@ -288,6 +288,26 @@ const SPACES: [Setting; 7] = [
         Value("\"applied\""),
         "with level [`primary`](../guide/primary.md): an update is answered when the client's site has `applied` it, \
          or when the home of the key has `accepted` it",
+    ),
+    fixed(
+        SPACE,
+        "type",
+        Unset,
+        "with level `causal`: the [type](spaces.md#types-and-error-bounds) of its keys, `counter` (experimental)",
+    ),
+    fixed(
+        SPACE,
+        "error",
+        Unset,
+        "with type `counter`: the [error bound](spaces.md#types-and-error-bounds), the greatest width of an interval in \
+         percent, such as `5%`; a multiple of `0.0001%`, at most `100%` (experimental)",
+    ),
+    fixed(
+        SPACE,
+        "lease_ms",
+        Value("5000"),
+        "with `error`: time after which a site that no longer updates a counter gives up its tokens, so that \
+         intervals become exact, from 100 to 600000 ms",
     ),
 ];
 

@@ -3,14 +3,16 @@
 use std::fmt;
 
 use solera_commands::CommandId;
-use solera_data::Op;
+use solera_data::{Op, RESERVED};
 use solera_levels::Level;
 
+mod bound;
 mod declared;
 mod operation;
 mod relation;
 mod runs;
 
+pub use bound::{ErrorBound, SpaceType};
 pub(crate) use declared::Declared;
 pub use relation::{Class, Relation};
 pub use runs::{Answer, Runs, SpaceHome};
@@ -29,6 +31,10 @@ pub struct Space {
     pub runs: Runs,
     /// Strong operations, and conflicts.
     pub relation: Relation,
+    /// Type of its keys; `None` if they may have any.
+    pub of_type: Option<SpaceType>,
+    /// Error bound of its counters, if it has one. [`Spaces::bound_of`] returns it for a key.
+    pub bound: Option<ErrorBound>,
 }
 
 impl Space {
@@ -36,7 +42,8 @@ impl Space {
     pub fn new(name: impl Into<String>, prefix: impl Into<String>, level: Level) -> Space {
         let relation = Relation::of(level);
         let runs = Runs::UniStore;
-        Space { name: name.into(), prefix: prefix.into(), level, runs, relation }
+        let (name, prefix) = (name.into(), prefix.into());
+        Space { name, prefix, level, runs, relation, of_type: None, bound: None }
     }
 
     /// Creates a space that `primary` runs.
@@ -47,6 +54,11 @@ impl Space {
     /// Creates a space that Occult runs.
     pub fn occult(name: impl Into<String>, prefix: impl Into<String>, home: SpaceHome) -> Space {
         Space { runs: Runs::Occult(home), ..Space::new(name, prefix, Level::PcPsi) }
+    }
+
+    /// Returns whether its keys may have a type: UniStore runs it, and no operation is strong.
+    pub(crate) fn may_have_type(&self) -> bool {
+        self.runs == Runs::UniStore && self.level == Level::Causal
     }
 
     /// Returns the level's name in `solera.toml`.
@@ -72,7 +84,11 @@ impl fmt::Display for Space {
         if self.relation != Relation::of(self.level) {
             write!(f, " ({})", self.relation)?;
         }
-        Ok(())
+        match (self.of_type, self.bound) {
+            (Some(of_type), Some(bound)) => write!(f, " ({of_type}, {bound})"),
+            (Some(of_type), None) => write!(f, " ({of_type})"),
+            (None, _) => Ok(()),
+        }
     }
 }
 
@@ -137,11 +153,21 @@ pub struct Spaces {
     run_primary: bool,
     /// Whether Occult runs any of them.
     run_occult: bool,
+    /// Whether any of them has a type.
+    have_types: bool,
+    /// Whether any of them has an error bound.
+    have_bounds: bool,
 }
 
 impl Default for Spaces {
     fn default() -> Self {
-        Spaces { spaces: vec![default_space()], run_primary: false, run_occult: false }
+        Spaces {
+            spaces: vec![default_space()],
+            run_primary: false,
+            run_occult: false,
+            have_types: false,
+            have_bounds: false,
+        }
     }
 }
 
@@ -175,7 +201,65 @@ impl Spaces {
         let runs = |wanted: fn(Runs) -> bool| spaces.iter().any(|space| wanted(space.runs));
         let run_primary = runs(|runs| matches!(runs, Runs::Primary(_)));
         let run_occult = runs(|runs| matches!(runs, Runs::Occult(_)));
-        Ok(Spaces { spaces, run_primary, run_occult })
+        let have_types = spaces.iter().any(|space| space.of_type.is_some());
+        let have_bounds = spaces.iter().any(|space| space.bound.is_some());
+        Ok(Spaces { spaces, run_primary, run_occult, have_types, have_bounds })
+    }
+
+    /// Returns whether any space has a type.
+    pub fn have_types(&self) -> bool {
+        self.have_types
+    }
+
+    /// Returns whether any space has an error bound.
+    pub fn have_bounds(&self) -> bool {
+        self.have_bounds
+    }
+
+    /// Returns the prefix and the bound of each space that has one, the longest prefix first. Keys
+    /// of a space within such a space may have none: use [`Spaces::bound_of`] for a key.
+    pub fn bounds(&self) -> impl Iterator<Item = (&str, ErrorBound)> {
+        self.spaces.iter().filter_map(|space| Some((&*space.prefix, space.bound?)))
+    }
+
+    /// Returns prefixes with their error bounds, if they have one, the longest first. The first one
+    /// that matches a key decides, as [`Spaces::bound_of`] does.
+    pub fn prefixes_with_bounds(&self) -> Vec<(String, Option<ErrorBound>)> {
+        let all = self.spaces.iter().map(|space| (space.prefix.clone(), space.bound));
+        // Keys that are reserved in a space have no bound, unless another space contains them.
+        let reserved =
+            self.spaces.iter().filter(|space| space.bound.is_some()).filter_map(|space| {
+                let reserved = format!("{}{RESERVED}", space.prefix);
+                (self.space_of(reserved.as_bytes()).prefix == space.prefix)
+                    .then_some((reserved, None))
+            });
+        let mut prefixes: Vec<_> = all.chain(reserved).collect();
+        prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        prefixes
+    }
+
+    /// Returns the error bound of a key. Keys that are reserved for the server have none.
+    pub fn bound_of(&self, key: &[u8]) -> Option<ErrorBound> {
+        if !self.have_bounds || self.is_reserved(key) {
+            return None;
+        }
+        self.space_of(key).bound
+    }
+
+    /// Returns the type that a key must have, and its space. Keys that are reserved for the server
+    /// may have any.
+    pub fn type_of(&self, key: &[u8]) -> Option<(SpaceType, &Space)> {
+        if !self.have_types || self.is_reserved(key) {
+            return None;
+        }
+        let space = self.space_of(key);
+        Some((space.of_type?, space))
+    }
+
+    /// Returns whether a key is reserved for the server, and not for the data of users.
+    pub fn is_reserved(&self, key: &[u8]) -> bool {
+        let prefix = self.space_of(key).prefix.len();
+        key[prefix..].starts_with(RESERVED.as_bytes())
     }
 
     /// Returns whether Occult runs any space.

@@ -145,6 +145,13 @@ admin = 'c:3'
             ),
             (
                 from(&format!(
+                    "{TWO_SITES}[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'causal'\ntype = 'counter'\n\
+                     error = '5%'\n"
+                )),
+                "the spaces: 'x = \"x\" causal (counter, error 5%, lease 5000 ms), default",
+            ),
+            (
+                from(&format!(
                     "pcpsi_stamps = 4\n{TWO_SITES}[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'pcpsi'\n"
                 )),
                 ", timestamps of pcpsi: per-site with 4 stamps' at the caller",

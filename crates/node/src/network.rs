@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use solera_config::ClusterSpec;
 use solera_machine::Address;
 use solera_membership::Change;
-use solera_session::{Ask, Batch, Delegation, Page, SitesReport, ToPrimary};
+use solera_session::{Ask, AskInterval, Batch, Delegation, Interval, Page, SitesReport, ToPrimary};
 use solera_site::Message;
 use solera_time::{Physical, SiteId, Timestamp, Vector};
 use solera_unistore::AtRisk;
@@ -375,6 +375,22 @@ impl Network {
         let order = |reply| Control::Primary(asked, reply);
         self.ask(worker, order, question, |answer| match answer {
             Answer::Primary(response) => Some(*response),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Reads an interval at a worker of this process' sites, wherever it runs; `None` if no reply
+    /// comes.
+    pub(crate) async fn ask_interval(
+        &self,
+        worker: Address,
+        asked: AskInterval,
+    ) -> Option<Interval> {
+        let question = Question::Interval { worker: worker.worker, asked: Box::new(asked.clone()) };
+        let order = |reply| Control::Interval(asked, reply);
+        self.ask(worker, order, question, |answer| match answer {
+            Answer::Interval(interval) => Some(*interval),
             _ => None,
         })
         .await

@@ -5,7 +5,7 @@ use std::time::Duration;
 use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 use solera_membership::Change;
-use solera_session::{Ask, Page, SitesReport, ToPrimary};
+use solera_session::{Ask, AskInterval, Interval, Page, SitesReport, ToPrimary};
 use solera_time::SiteId;
 use solera_unistore::AtRisk;
 
@@ -32,6 +32,8 @@ pub(crate) enum Question {
     Primary { worker: u8, asked: Box<ToPrimary> },
     /// Requests the reply of Occult to a command at a worker.
     Occult { worker: u8, command: Box<solera_occult::Command> },
+    /// Requests an interval that contains the value of a counter of a worker.
+    Interval { worker: u8, asked: Box<AskInterval> },
 }
 
 impl Question {
@@ -39,7 +41,9 @@ impl Question {
     pub(crate) fn patience(&self) -> Duration {
         match self {
             // The protocols answer after five seconds at the latest.
-            Question::Primary { .. } | Question::Occult { .. } => Duration::from_secs(6),
+            Question::Primary { .. } | Question::Occult { .. } | Question::Interval { .. } => {
+                Duration::from_secs(6)
+            }
             _ => Duration::from_secs(2),
         }
     }
@@ -58,6 +62,7 @@ pub(crate) enum Answer {
     Nothing,
     Primary(Box<solera_primary::Response>),
     Occult(Box<solera_occult::Response>),
+    Interval(Box<Interval>),
 }
 
 /// Returns the body of a frame with an answer. An answer that is too long becomes
@@ -75,6 +80,7 @@ mod tests {
     use solera_data::{Key, Value};
     use solera_machine::PartitionId;
     use solera_primary::{Command, Done, Failure, Past, Position, Response, Update};
+    use solera_reservations::Cannot;
 
     use super::*;
 
@@ -131,6 +137,46 @@ mod tests {
         assert_eq!(asked, expected);
         let expected =
             ["0600010176028201", "06010282010105", "060202820100", "0603", "0604", "060505"];
+        assert_eq!(answers, expected);
+    }
+
+    #[test]
+    fn the_encoding_of_intervals_is_stable() {
+        let asked = AskInterval { key: Key::from(&b"k"[..]), within: Duration::from_millis(2500) };
+        let question = Question::Interval { worker: 3, asked: Box::new(asked) };
+        let bytes = postcard::to_stdvec(&question).unwrap();
+        assert_eq!(postcard::from_bytes::<Question>(&bytes).unwrap(), question);
+        assert_eq!(HEXLOWER.encode(&bytes), "0703016b0280cab5ee01");
+        let intervals: [Interval; 10] = [
+            Ok((-3, 130)),
+            Err(Cannot::NoPolicy),
+            Err(Cannot::Nothing),
+            Err(Cannot::TooMany { most: 5 }),
+            Err(Cannot::NoTokens),
+            Err(Cannot::AtFloor),
+            Err(Cannot::NotReader { readers: vec![SiteId(1)] }),
+            Err(Cannot::Behind),
+            Err(Cannot::NoLease),
+            Err(Cannot::TooWide { least: 1, greatest: 2 }),
+        ];
+        let answers = intervals.map(|interval| {
+            let answer = Answer::Interval(Box::new(interval));
+            let bytes = encode_answer(&answer);
+            assert_eq!(postcard::from_bytes::<Answer>(&bytes).unwrap(), answer);
+            HEXLOWER.encode(&bytes)
+        });
+        let expected = [
+            "0800058402",
+            "080100",
+            "080101",
+            "08010205",
+            "080103",
+            "080104",
+            "0801050101",
+            "080106",
+            "080107",
+            "0801080204",
+        ];
         assert_eq!(answers, expected);
     }
 

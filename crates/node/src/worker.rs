@@ -14,6 +14,7 @@ mod callers;
 mod connection;
 mod disconnect;
 mod event_loop;
+mod intervals;
 mod listening;
 mod occult;
 mod open_request;

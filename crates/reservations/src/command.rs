@@ -119,7 +119,7 @@ pub enum Command {
 }
 
 /// Reason why a request fails.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cannot {
     /// The key has no error bound.
     NoPolicy,

@@ -22,6 +22,7 @@ mod hello;
 mod help;
 mod home;
 mod info;
+mod interval;
 mod leaders;
 mod level;
 mod modules;
@@ -69,6 +70,7 @@ use self::export::Export;
 use self::hello::Hello;
 use self::home::Home;
 use self::info::Info;
+use self::interval::Interval;
 use self::leaders::Leaders;
 use self::level::Level;
 use self::modules::Modules;
@@ -132,6 +134,7 @@ pub(crate) async fn run_other<W: Context>(
         CommandId::SoleraSpaces => serve::<Spaces, W>(session, arguments).await,
         CommandId::SoleraLevel => serve::<Level, W>(session, arguments).await,
         CommandId::SoleraRead => serve::<Read, W>(session, arguments).await,
+        CommandId::SoleraInterval => serve::<Interval, W>(session, arguments).await,
         CommandId::SoleraStale => serve::<Stale, W>(session, arguments).await,
         CommandId::SoleraHome => serve::<Home, W>(session, arguments).await,
         CommandId::SoleraAtRisk => serve::<AtRisk, W>(session, arguments).await,

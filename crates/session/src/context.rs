@@ -3,15 +3,17 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use solera_commands::CommandId;
 use solera_config::{ClusterSpec, Users};
-use solera_data::{Op, OpError, Outcome};
+use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, MemberError, Members};
 use solera_occult::Occult;
+use solera_reservations::Cannot;
 use solera_resp::Value;
 use solera_time::SiteId;
 use solera_unistore::{AtRisk, Command, Pasts, Replica, Response};
@@ -99,6 +101,15 @@ pub trait Context: 'static {
 
     /// Sends Occult's machine of this worker a command whose reply is not needed.
     fn send_occult(&self, command: solera_occult::Command);
+
+    /// Reads an interval at the worker of the site that owns a key. The interval contains the value
+    /// of the counter at some moment between the call and its result. Dropping the future cancels
+    /// the request. Returns `None` if there will be no reply.
+    fn ask_interval(
+        &self,
+        worker: Address,
+        asked: AskInterval,
+    ) -> impl Future<Output = Option<Interval>>;
 
     /// Returns the workers of the site.
     fn workers(&self) -> impl Iterator<Item = Address>;
@@ -237,6 +248,19 @@ pub struct ToPrimary {
     /// Whether the client can be answered once an update is accepted.
     pub takes_accepted: bool,
 }
+
+/// A request for an interval that contains the value of a counter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskInterval {
+    /// The counter.
+    pub key: Key,
+    /// Time after which the request fails.
+    pub within: Duration,
+}
+
+/// Least and greatest value of a counter, or the reason why they are not known. Values beyond 64
+/// bits are cut.
+pub type Interval = Result<(i64, i64), Cannot>;
 
 /// State of the sites, as the root of a site's workers reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use solera_commands::CommandId;
 use solera_config::{Spaces, User};
-use solera_data::RESERVED;
 use solera_occult::CausalTimestamp;
 use solera_unistore::Pasts;
 
@@ -84,15 +83,8 @@ impl Delegation {
                 | CommandId::SoleraAttach
         );
         let mut keys = keys.into_iter().peekable();
-        let reserved = |key: &[u8]| is_reserved(spaces, key);
-        self.own || needed || (keys.peek().is_some() && keys.all(reserved))
+        self.own || needed || (keys.peek().is_some() && keys.all(|key| spaces.is_reserved(key)))
     }
-}
-
-/// Returns whether a key is reserved for the server, and not for the data of users.
-pub fn is_reserved(spaces: &Spaces, key: &[u8]) -> bool {
-    let prefix = spaces.space_of(key).prefix.len();
-    key[prefix..].starts_with(RESERVED.as_bytes())
 }
 
 #[cfg(test)]

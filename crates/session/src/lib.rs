@@ -23,8 +23,10 @@ pub use commands::{
     Abort, Attach, AttachHorizon, AttachUntil, Begin, Commit, Horizon, OnKey, Outcome, TakeToken,
     Txid, Watch, describe,
 };
-pub use context::{Context, PeerTimeout, Single, SitesReport, ToPrimary, Unreachable};
-pub use delegation::{Delegation, is_reserved};
+pub use context::{
+    AskInterval, Context, Interval, PeerTimeout, Single, SitesReport, ToPrimary, Unreachable,
+};
+pub use delegation::Delegation;
 pub use identity::{Identity, Refused, hash_password, verify};
 pub use scan::{Ask, Cursor, Page, Scans};
 pub use session::{ClientSession, Next, TransactionKind, scheme};

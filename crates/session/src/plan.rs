@@ -81,7 +81,13 @@ enum Shape {
 pub(crate) fn is_on_keys(command: &Described) -> bool {
     // These take keys and are no operation of their own on them.
     command.is_data()
-        && !matches!(command.id, CommandId::SoleraLevel | CommandId::SoleraRead | CommandId::Watch)
+        && !matches!(
+            command.id,
+            CommandId::SoleraLevel
+                | CommandId::SoleraRead
+                | CommandId::SoleraInterval
+                | CommandId::Watch
+        )
 }
 
 /// Parses a command on keys into a plan.
@@ -218,7 +224,12 @@ mod tests {
 
     #[test]
     fn every_command_on_keys_matches_its_name_in_spaces() {
-        let others = [CommandId::SoleraLevel, CommandId::SoleraRead, CommandId::Watch];
+        let others = [
+            CommandId::SoleraLevel,
+            CommandId::SoleraRead,
+            CommandId::SoleraInterval,
+            CommandId::Watch,
+        ];
         for command in COMMANDS.iter().filter(|command| !others.contains(&command.id)) {
             let relation = with_strong(command.name);
             assert_eq!(relation.is_some(), command.is_data(), "{}", command.name);

@@ -9,7 +9,7 @@ use solera_resp::Arguments;
 use crate::commands;
 use crate::context::{Context, Single};
 use crate::plan;
-use crate::session::{ClientSession, Mode, Next, Work};
+use crate::session::{ClientSession, Mode, Next, Work, permits};
 
 impl<W: Context> ClientSession<W> {
     /// Runs a command on one key of this worker and appends its reply. This is the hot path and
@@ -35,6 +35,9 @@ impl<W: Context> ClientSession<W> {
         let certified = matches!(level, Level::Linearizable | Level::Por)
             || self.worker.spec().protocol == Baseline::Strong;
         if certified || space.runs != Runs::UniStore || matches!(op, Op::SetNew(_)) {
+            return false;
+        }
+        if space.of_type.is_some_and(|of_type| !permits(of_type, &op)) {
             return false;
         }
         let (now, pasts) = (self.now, &mut self.pasts);

@@ -3,6 +3,7 @@
 mod conflict;
 mod errors;
 mod exec;
+mod intervals;
 mod mode;
 mod occult;
 mod operations;
@@ -16,6 +17,7 @@ mod reading;
 mod rights;
 mod strong;
 mod transaction;
+mod typed_keys;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -41,6 +43,7 @@ pub(crate) use self::queue::{Later, Work};
 use self::reading::Monitors;
 pub(crate) use self::reading::Wanted;
 use self::strong::Watched;
+pub(crate) use self::typed_keys::permits;
 use crate::client::Client;
 use crate::context::Context;
 use crate::delegation::Delegation;

@@ -25,6 +25,8 @@ family! { "solera":
         "Returns the level of a key.";
     SoleraRead "solera.read" "key AT level|WITHIN ms [command [argument …]]" -4 "readonly" (1, 1, 1 "RO access") "0.1.0"
         "Reads a key at a chosen level, or at the strongest level that arrives in time.";
+    SoleraInterval "solera.interval" "key" 2 "readonly" (1, 1, 1 "RO access") "0.1.0"
+        "Returns an interval that contains the value of a counter with an error bound.";
     SoleraStale "solera.stale" "[HOME|ACCEPT|FAIL]" -1 "fast" (0, 0, 0) "0.1.0"
         "Sets what reads do when a copy lacks what the session has seen, and returns their counts.";
     SoleraHome "solera.home" "[KEY key|MOVE FROM site|SHARDS first-last …|KEY key TO site [FORCE]|HELP]" -1 "admin" (0, 0, 0) "0.1.0"

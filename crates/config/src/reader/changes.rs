@@ -445,6 +445,28 @@ admin = 'c:3'
     }
 
     #[test]
+    fn types_and_error_bounds_cannot_change() {
+        let counter = "[[space]]\nname = 'v'\nprefix = 'v'\nlevel = 'causal'\n\
+                       type = 'counter'\nerror = '5%'\nlease_ms = 5000\n";
+        let old = parse(counter);
+        let check = |from, to| {
+            let text = counter.replace(from, to);
+            let reader = Reader { file: Some("s.toml".to_owned()), text: &text };
+            old.check_fixed(&parse(&text), &reader)
+        };
+        for (from, to) in [
+            ("error = '5%'\nlease_ms = 5000\n", ""),
+            ("5%", "6%"),
+            ("5000", "5001"),
+            ("type = 'counter'\nerror = '5%'\nlease_ms = 5000\n", ""),
+        ] {
+            let error = check(from, to).unwrap_err().to_string();
+            assert!(error.starts_with("s.toml, line 1: space cannot change"), "{to}: {error}");
+        }
+        assert_eq!(check("5%'\nlease_ms = 5000", "5.0%'"), Ok(()), "it is the same");
+    }
+
+    #[test]
     fn permitted_changes_are_described() {
         let file = format!("{HEAD}{TWO_SITES}");
         let text = file.replace("max_connections = 10", "max_connections = 20\nlog_level = 'warn'")

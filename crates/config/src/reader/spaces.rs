@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use super::Reader;
 use crate::error::ConfigError;
+use crate::protocol::Baseline;
 use crate::spaces::{
     Answer, Declared, PRIMARY, Relation, Space, SpaceError, SpaceHome, Spaces, served,
     served_levels,
@@ -23,20 +24,28 @@ pub(super) struct SpaceTable {
     home: Option<Spanned<String>>,
     strong: Option<Spanned<Vec<Spanned<String>>>>,
     conflicts: Option<Spanned<Vec<Spanned<Vec<String>>>>>,
+    #[serde(rename = "type")]
+    pub(super) of_type: Option<Spanned<String>>,
+    pub(super) error: Option<Spanned<String>>,
+    pub(super) lease_ms: Option<Spanned<u64>>,
 }
 
 impl Reader<'_> {
     /// Returns the spaces. `sites` lists the names of the sites. `examples` is whether spaces may
-    /// run protocols that are examples.
+    /// run protocols that are examples. `protocol` is that of the cluster.
     pub(super) fn spaces(
         &self,
         tables: &[SpaceTable],
         sites: &[String],
         examples: bool,
+        protocol: Baseline,
     ) -> Result<Spaces, ConfigError> {
-        let space = |table: &SpaceTable| match table.level.get_ref() == PRIMARY {
-            true => self.primary(table, examples),
-            false => self.space(table, sites, examples),
+        let space = |table: &SpaceTable| {
+            let space = match table.level.get_ref() == PRIMARY {
+                true => self.primary(table, examples)?,
+                false => self.space(table, sites, examples)?,
+            };
+            self.typed(table, space, protocol)
         };
         let spaces = tables.iter().map(space).collect::<Result<_, _>>()?;
         Spaces::new(spaces).or_else(|error| {
@@ -201,7 +210,7 @@ impl Reader<'_> {
         Ok(declared.relation())
     }
 
-    fn refuse<T>(
+    pub(super) fn refuse<T>(
         &self,
         table: &SpaceTable,
         place: usize,

@@ -439,6 +439,13 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
             }
             None => Answer::Nothing,
         },
+        Question::Interval { worker, asked } => match here(worker) {
+            Some(worker) => {
+                let interval = network.ask_interval(worker, *asked).await;
+                interval.map_or(Answer::Nothing, |interval| Answer::Interval(Box::new(interval)))
+            }
+            None => Answer::Nothing,
+        },
         Question::Occult { worker, command } => match here(worker) {
             Some(worker) => {
                 let response = network.ask_occult(worker, *command).await;

@@ -98,6 +98,7 @@ impl EventLoop {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per request")]
     fn handle_control(&mut self, control: Control) {
         // Nobody may see data that is in memory and in no journal. The caller gets no answer.
         if control.reads_data() && !self.worker.answers() {
@@ -139,6 +140,10 @@ impl EventLoop {
             Control::Occult(command, reply) => {
                 let worker = self.worker.clone();
                 spawn_local(async move { worker.answer_occult(command, reply).await });
+            }
+            Control::Interval(asked, reply) => {
+                let worker = self.worker.clone();
+                spawn_local(async move { worker.answer_interval(asked, reply).await });
             }
             Control::Primary(asked, reply) => {
                 let worker = self.worker.clone();

@@ -12,8 +12,8 @@ use solera_membership::{Change, SiteStatus};
 use solera_occult::Occult;
 use solera_resp::Value;
 use solera_session::{
-    Ask, Client, Context, Delegation, Identity, Page, PeerTimeout, Single, SitesReport, ToPrimary,
-    Unreachable, verify,
+    Ask, AskInterval, Client, Context, Delegation, Identity, Interval, Page, PeerTimeout, Single,
+    SitesReport, ToPrimary, Unreachable, verify,
 };
 use solera_site::Input;
 use solera_time::SiteId;
@@ -137,6 +137,10 @@ impl Context for Worker {
 
     fn send_occult(&self, command: solera_occult::Command) {
         self.send_occult_here(command);
+    }
+
+    async fn ask_interval(&self, worker: Address, asked: AskInterval) -> Option<Interval> {
+        self.ask_interval_at(worker, asked).await
     }
 
     fn workers(&self) -> impl Iterator<Item = Address> {

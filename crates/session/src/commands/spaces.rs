@@ -1,6 +1,6 @@
 //! SOLERA.SPACES: lists the spaces and their levels.
 
-use solera_config::{ClusterSpec, Runs, SpaceHome};
+use solera_config::{ClusterSpec, Runs, SpaceHome, SpaceType};
 use solera_levels::Level;
 use solera_resp::{Arguments, Writer};
 
@@ -10,8 +10,8 @@ use crate::session::ClientSession;
 
 /// SOLERA.SPACES: replies with the name, prefix and level of each space, and the protocol that runs
 /// it, by name and number. A space of level `por` also lists its strong commands and the
-/// conflicting pairs. A space that `primary` runs also has the setting `answer`, and one that
-/// Occult runs the setting `home`.
+/// conflicting pairs. A space that `primary` runs also has the setting `answer`, one that Occult
+/// runs the setting `home`, and one with a type its type and error bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spaces;
 
@@ -36,8 +36,17 @@ impl Request for Spaces {
                 Runs::Occult(SpaceHome::Site(site)) => Some(&*spec.sites[site.index()].name),
                 Runs::UniStore | Runs::Primary(_) => None,
             };
-            let more = usize::from(answer.is_some()) + usize::from(home.is_some());
-            out.map(5 + 2 * usize::from(declares) + more);
+            let of_type = space.of_type.map(SpaceType::name);
+            let tolerance = space.bound.map(|bound| bound.tolerance());
+            let texts = [
+                ("answer", answer),
+                ("home", home),
+                ("type", of_type),
+                ("error", tolerance.as_deref()),
+            ];
+            let given = || texts.into_iter().filter_map(|(name, text)| Some((name, text?)));
+            let leases = usize::from(space.bound.is_some());
+            out.map(5 + 2 * usize::from(declares) + given().count() + leases);
             let level = space.level_name();
             for (key, value) in [
                 ("name", &*space.name),
@@ -50,13 +59,13 @@ impl Request for Spaces {
             }
             out.bulk(b"protocol-number");
             out.integer(protocol.number.into());
-            if let Some(answer) = answer {
-                out.bulk(b"answer");
-                out.bulk(answer.as_bytes());
+            for (name, text) in given() {
+                out.bulk(name.as_bytes());
+                out.bulk(text.as_bytes());
             }
-            if let Some(home) = home {
-                out.bulk(b"home");
-                out.bulk(home.as_bytes());
+            if let Some(bound) = space.bound {
+                out.bulk(b"lease-ms");
+                out.integer(bound.lease.as_millis() as i64);
             }
             if declares {
                 out.bulk(b"strong");

@@ -24,6 +24,15 @@ impl<W: Context> ClientSession<W> {
             | CommandError::NoGuard { .. }
             | CommandError::StrongGuarded
             | CommandError::OnlyIncrements { .. } => format!("ERR {error}"),
+            CommandError::Guarded(refusal)
+                if refusal.protocol == solera_reservations::PROTOCOL.number =>
+            {
+                format!(
+                    "TRYAGAIN the error bound of '{}' does not permit the update now: {}; nothing was changed",
+                    String::from_utf8_lossy(&refusal.key),
+                    refusal.reason
+                )
+            }
             CommandError::Guarded(_) => format!("GUARDED {error}"),
             CommandError::TooLarge | CommandError::TooManyGuards => format!("TOOLARGE {error}"),
             CommandError::StrongTooLarge(limit) => {

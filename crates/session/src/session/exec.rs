@@ -46,7 +46,7 @@ impl<W: Context> ClientSession<W> {
             return self.spoil(&error);
         }
         if let Some(plan) = plan
-            && let Err(error) = self.note_protocol(plan)
+            && let Err(error) = self.note_protocol(plan).and_then(|()| self.fit_types(plan))
         {
             return self.spoil(&error);
         }
@@ -89,6 +89,10 @@ impl<W: Context> ClientSession<W> {
             return Box::pin(self.exec_on_occult(&queue)).await;
         }
         if self.worker.spec().protocol.certifies(queue.strong || !self.watched.is_empty()) {
+            if let Err(error) = self.may_all_be_strong(&queue) {
+                self.watched.clear();
+                return self.fail(format!("EXECABORT Transaction discarded because of: {error}"));
+            }
             return self.exec_strong(&queue).await;
         }
         let transaction = match self.begin_transaction(false).await {

@@ -6,7 +6,7 @@ use solera_resp::Arguments;
 
 use super::ClientSession;
 use crate::context::Context;
-use crate::delegation::{Delegation, is_reserved};
+use crate::delegation::Delegation;
 use crate::identity::Refused;
 
 impl<W: Context> ClientSession<W> {
@@ -54,7 +54,7 @@ impl<W: Context> ClientSession<W> {
         self.identity.may(unit, keys.clone())?;
         // Servers trust the records that transactions and modules keep under reserved keys, and
         // complete transactions from these records with the servers' own rights.
-        if keys.clone().any(|key| is_reserved(spaces, key)) && !self.identity.may_coordinate() {
+        if keys.clone().any(|key| spaces.is_reserved(key)) && !self.identity.may_coordinate() {
             return Err(Refused::Denied(Denied::Key));
         }
         Ok(())

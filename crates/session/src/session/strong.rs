@@ -50,8 +50,12 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply.
     pub(crate) fn may_run(&self, plan: &Plan<'_>, strong: bool) -> Result<(), String> {
+        self.fit_types(plan)?;
         let checks = self.worker.spec().protocol == Baseline::UniStore;
         for op in &plan.ops {
+            if strong {
+                self.may_be_strong(op)?;
+            }
             let space = self.worker.spec().spaces.space_of(&op.key);
             let class = self.class_of(plan.command, op);
             let key = String::from_utf8_lossy(&op.key);

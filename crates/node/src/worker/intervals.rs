@@ -1,0 +1,72 @@
+//! Intervals that contain the values of counters.
+
+use solera_machine::Address;
+use solera_reservations::{Command, Response};
+use solera_session::{AskInterval, Interval};
+use solera_site::Input;
+use tokio::sync::oneshot;
+
+use super::Worker;
+use super::open_request::OpenRequest;
+
+impl Worker {
+    /// Reads an interval at the worker that owns the key. Returns `None` if no reply comes.
+    pub(super) async fn ask_interval_at(
+        &self,
+        worker: Address,
+        asked: AskInterval,
+    ) -> Option<Interval> {
+        match worker == self.address {
+            true => self.read_interval(asked).await,
+            false => self.network.ask_interval(worker, asked).await,
+        }
+    }
+
+    /// Reads an interval here. If the future is dropped before it ends, the request is cancelled.
+    async fn read_interval(&self, asked: AskInterval) -> Option<Interval> {
+        if !self.answers() {
+            return None;
+        }
+        let AskInterval { key, within } = asked;
+        let (request, reply) = {
+            let (now, mut state) = (self.now(), self.state.borrow_mut());
+            state.engine.machine().reservations()?;
+            let request = state.next_request();
+            let reply = state.waiting.once(request);
+            let command = Command::Interval { key: key.as_bytes().to_vec(), within };
+            state.engine.take(now, Input::Client { request, command: command.into() });
+            if state.engine.has_inputs() {
+                self.wake.notify_one();
+            }
+            (request, reply)
+        };
+        let mut open = OpenRequest { worker: self, request, answered: false };
+        self.flush();
+        let response = reply.await.ok()?;
+        open.answered = true;
+        match response {
+            solera_site::Response::Reservations(Response::Interval { least, greatest }) => {
+                Some(Ok((least, greatest)))
+            }
+            solera_site::Response::Reservations(Response::Cannot(reason)) => Some(Err(reason)),
+            _ => None,
+        }
+    }
+
+    /// Reads an interval for another worker of the site. If that worker stops waiting, the request
+    /// is cancelled.
+    pub(super) async fn answer_interval(
+        &self,
+        asked: AskInterval,
+        mut reply: oneshot::Sender<Interval>,
+    ) {
+        let interval = tokio::select! {
+            interval = self.read_interval(asked) => interval,
+            () = reply.closed() => None,
+        };
+        if let Some(interval) = interval {
+            // The caller may no longer wait.
+            let _ = reply.send(interval);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Operations that the type and the error bound of a key's space permit.
+
+use solera_commands::{COMMANDS, CommandId};
+use solera_config::SpaceType;
+use solera_data::Op;
+
+use super::ClientSession;
+use super::queue::{Queue, Work};
+use crate::context::Context;
+use crate::plan::{KeyOp, Plan};
+
+/// Returns whether a key of a type may be used by an operation.
+pub(crate) fn permits(of_type: SpaceType, op: &Op) -> bool {
+    match of_type {
+        SpaceType::Counter => matches!(op, Op::IncrBy(_)) || !op.is_update(),
+    }
+}
+
+impl<W: Context> ClientSession<W> {
+    /// Checks that the type of a key's space permits an operation of a command.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(super) fn fits_type(&self, command: CommandId, op: &KeyOp<'_>) -> Result<(), String> {
+        let Some((of_type, space)) = self.worker.spec().spaces.type_of(&op.key) else {
+            return Ok(());
+        };
+        if permits(of_type, &op.op) {
+            return Ok(());
+        }
+        let (key, name) = (String::from_utf8_lossy(&op.key), &space.name);
+        let command = COMMANDS[command as usize].name.to_uppercase();
+        Err(match of_type {
+            SpaceType::Counter => format!(
+                "ERR {command} cannot change '{key}': the keys of space '{name}' are counters, which only INCR, \
+                 INCRBY, DECR and DECRBY change; to set a counter, add the difference"
+            ),
+        })
+    }
+
+    /// Checks that the types of the keys' spaces permit a command.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(super) fn fit_types(&self, plan: &Plan<'_>) -> Result<(), String> {
+        if !self.worker.spec().spaces.have_types() {
+            return Ok(());
+        }
+        plan.ops.iter().try_for_each(|op| self.fits_type(plan.command, op))
+    }
+
+    /// Checks that an operation may be part of a strong transaction, as far as the error bound of
+    /// its key is concerned.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(super) fn may_be_strong(&self, op: &KeyOp<'_>) -> Result<(), String> {
+        let spaces = &self.worker.spec().spaces;
+        if !op.op.is_update() || spaces.bound_of(&op.key).is_none() {
+            return Ok(());
+        }
+        let (key, space) = (String::from_utf8_lossy(&op.key), spaces.space_of(&op.key));
+        Err(format!(
+            "ERR '{key}' cannot be changed in a strong transaction: its space '{}' has an error bound, and an update \
+             of a key with an error bound cannot be part of a strong transaction yet; change it in a transaction of \
+             its own, or in a causal one",
+            space.name
+        ))
+    }
+
+    /// Checks that the commands of a queue may be one strong transaction, as far as error bounds
+    /// are concerned.
+    ///
+    /// # Errors
+    /// The error reply to one of them.
+    pub(super) fn may_all_be_strong(&self, queue: &Queue<W>) -> Result<(), String> {
+        if !self.worker.spec().spaces.have_bounds() {
+            return Ok(());
+        }
+        let plans = queue.commands.iter().filter_map(|queued| match &queued.work {
+            Work::Keys(plan) => Some(plan),
+            Work::Other(_) | Work::Wrong(_) => None,
+        });
+        plans.flat_map(|plan| &plan.ops).try_for_each(|op| self.may_be_strong(op))
+    }
+}
