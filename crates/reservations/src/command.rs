@@ -74,6 +74,14 @@ pub enum Command {
         /// The change.
         change: Change,
     },
+    /// From the host: after the last version that the machine has, there is no change up to this
+    /// one.
+    Unchanged {
+        /// The partition.
+        partition: PartitionId,
+        /// The version.
+        upto: Version,
+    },
     /// From the host: the members have agreed what remains of the stream of a site that the list of
     /// members says is leaving or removed. The host repeats it after a restart, until
     /// [`Agreed::is_removed`](crate::Agreed::is_removed) is true for the site's generation.
@@ -157,7 +165,7 @@ pub enum Cannot {
 pub enum Response {
     /// To [`Command::Stream`]: how much of the stream the machine has.
     Position(Position),
-    /// To [`Command::Changed`]: the version that the machine has.
+    /// To [`Command::Changed`] and [`Command::Unchanged`]: the version that the machine has.
     Version(Version),
     /// To [`Command::Remove`].
     Removing,

@@ -67,7 +67,7 @@ impl Default for Timing {
             report: Duration::from_millis(200),
             retry: Duration::from_millis(200),
             tick: Duration::from_millis(20),
-            patience: Duration::from_millis(900),
+            patience: Duration::from_secs(2),
         }
     }
 }

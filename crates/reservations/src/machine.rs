@@ -134,6 +134,7 @@ impl Reservations {
         let id = match &command {
             Command::Stream { partition, .. }
             | Command::Changed { partition, .. }
+            | Command::Unchanged { partition, .. }
             | Command::Remove { partition, .. }
             | Command::Lacks { partition } => *partition,
             Command::Take { key, .. }
@@ -151,6 +152,10 @@ impl Reservations {
             }
             Command::Changed { previous, version, read, change, .. } => {
                 let version = partition.on_changed(step, previous, version, (read, change));
+                step.reply(request, Response::Version(version));
+            }
+            Command::Unchanged { upto, .. } => {
+                let version = partition.on_unchanged(upto);
                 step.reply(request, Response::Version(version));
             }
             Command::Remove { site, upto, .. } => {

@@ -156,6 +156,7 @@ impl Config {
         let policies = bounds.iter().filter_map(|(prefix, it)| Some((prefix.clone(), (*it)?)));
         self.reservations = Some(solera_reservations::Config {
             founders: unistore.founders,
+            generation: unistore.generation,
             copies: unistore.f + 1,
             policies: policies.collect(),
             // Zero is no incarnation.
@@ -327,9 +328,7 @@ impl Site {
 
     /// Passes a changed list of sites to the other protocols.
     fn pass_on_members(&mut self, now: Now) {
-        if self.participants().next().is_none()
-            || self.passed_on.as_ref() == Some(self.unistore.members())
-        {
+        if !self.has_participants() || self.passed_on.as_ref() == Some(self.unistore.members()) {
             return;
         }
         collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
@@ -350,7 +349,12 @@ impl Site {
         self.note_participants();
     }
 
-    /// Returns the protocols other than UniStore.
+    fn has_participants(&self) -> bool {
+        self.bounds.is_some() || self.participants().next().is_some()
+    }
+
+    /// Returns the protocols other than UniStore that complete removals before UniStore does.
+    /// `reservations` learns what remains of a site's updates only when the site is removed.
     fn participants(&self) -> impl Iterator<Item = &dyn Participant> {
         let primary = self.primary.iter().map(|it| it as &dyn Participant);
         let occult = self.occult.iter().map(|it| it as &dyn Participant);
@@ -361,8 +365,9 @@ impl Site {
     /// sites. If their list differs from UniStore's, [`pass_on_members`](Self::pass_on_members)
     /// follows before UniStore sends anything about the change.
     fn note_participants(&mut self) {
-        if self.participants().next().is_some() {
-            let filled = self.participants().all(Participant::is_filled);
+        if self.has_participants() {
+            let bounds = self.bounds.iter().map(|it| &it.machine as &dyn Participant);
+            let filled = self.participants().chain(bounds).all(Participant::is_filled);
             let is_known = self.passed_on.as_ref() == Some(self.unistore.members());
             let completed =
                 is_known && self.participants().all(Participant::has_completed_removals);

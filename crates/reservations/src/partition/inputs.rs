@@ -89,6 +89,15 @@ impl Partition {
         }
     }
 
+    /// Raises the version of the copy without a change. No record keeps this: after a restart, the
+    /// version may be lower than one that was confirmed, and there is no change in between.
+    pub(crate) fn on_unchanged(&mut self, upto: Version) -> Version {
+        if self.filling.is_filled() {
+            self.agreed.version = self.agreed.version.max(upto);
+        }
+        self.agreed.version
+    }
+
     /// Takes the next version of the record. Returns the version of the copy.
     pub(crate) fn on_changed(
         &mut self,

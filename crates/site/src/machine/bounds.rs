@@ -13,7 +13,7 @@ use solera_data::{Key, Op, OpError, Outcome, RESERVED, Value};
 use solera_levels::Level;
 use solera_machine::{AskId, GuardQuestion, Input, Machine, Now, Output, PartitionId, RequestId};
 use solera_machine::{Topology, codec};
-use solera_membership::Members;
+use solera_membership::{Members, Participant, SiteStatus};
 use solera_reservations::{
     Change, Command, Entry, Epoch, Placed, Position, Question, Reservations, Response, Version,
 };
@@ -48,8 +48,8 @@ struct Feed {
     record: Key,
     /// Key of the ends of epochs.
     ends: Key,
-    /// Time up to which the machine has the changes of the record.
-    strong: Timestamp,
+    /// Whether the machine has the state of the partition, and the histories reach back to it.
+    continues: bool,
 }
 
 /// Returns a reserved key of a partition.
@@ -72,11 +72,11 @@ impl Bounds {
         let address = unistore.address();
         let mut partitions = BTreeMap::new();
         for id in topology.owned_by(address) {
-            let strong =
-                machine.version(id).map_or(Timestamp::ZERO, |version| Timestamp(version.0));
+            // A restarted machine has had all that UniStore's journal contains.
+            let continues = machine.has_state(id);
             let (record, ends) = ("record", "ends");
             let [record, ends] = [record, ends].map(|name| reserved(id, topology.partitions, name));
-            partitions.insert(id, Feed { record, ends, strong });
+            partitions.insert(id, Feed { record, ends, continues });
             let known = machine.known(id).map_or(Position(0), |known| known[address.site.index()]);
             for update in unistore.own_updates(id, Timestamp(known.0)) {
                 for (key, amount) in increments(update, &keys) {
@@ -120,29 +120,42 @@ impl Bounds {
         let sites = unistore.members().sites();
         for (id, feed) in &mut self.partitions {
             let partition = *id;
-            let Some(known) = self.machine.known(partition) else { continue };
+            let (Some(known), Some(version)) =
+                (self.machine.known(partition), self.machine.version(partition))
+            else {
+                continue;
+            };
+            if !self.machine.has_state(partition) {
+                feed.continues = false;
+                continue;
+            }
+            if !feed.continues {
+                let reaches_back = reaches_back(unistore, partition, known, version);
+                feed.continues = reaches_back == Some(true);
+                news.extend((reaches_back == Some(false)).then_some(Command::Lacks { partition }));
+                if !feed.continues {
+                    continue;
+                }
+            }
             for (origin, after) in SiteId::all(sites).zip(known) {
                 let from = Timestamp(after.0);
                 let Some(history) = unistore.history(partition, Origin::Site(origin), from) else {
                     continue;
                 };
                 let upto = history.upto;
-                let mut entries = Vec::new();
                 let mut updates = history.updates.peekable();
                 if upto <= from || updates.peek().is_none() && !beat {
                     continue;
                 }
-                for update in updates {
-                    entries.extend(placed(update, &self.keys, &feed.ends));
-                }
-                let (after, upto) = (*after, Position(upto.0));
+                let entries = updates.flat_map(|update| placed(update, &self.keys, &feed.ends));
+                let (after, upto, entries) = (*after, Position(upto.0), entries.collect());
                 news.push(Command::Stream { partition, origin, after, entries, upto });
             }
-            let Some(history) = unistore.history(partition, Origin::Strong, feed.strong) else {
-                continue;
-            };
-            let mut previous = self.machine.version(partition).unwrap_or_default();
+            let from = Timestamp(version.0);
+            let Some(history) = unistore.history(partition, Origin::Strong, from) else { continue };
+            let (mut previous, mut has_updates) = (version, false);
             for update in history.updates {
+                has_updates = true;
                 let changes = update.writes.iter().filter(|write| write.key == feed.record);
                 for write in changes {
                     let Some((read, change)) = written::<(Version, Change)>(&write.effect) else {
@@ -153,7 +166,10 @@ impl Bounds {
                     previous = version;
                 }
             }
-            feed.strong = feed.strong.max(history.upto);
+            if history.upto > from && (beat || has_updates) {
+                let upto = Version(history.upto.0);
+                news.push(Command::Unchanged { partition, upto });
+            }
         }
         news
     }
@@ -171,6 +187,24 @@ impl Bounds {
         let over = self.ended.extract_if(.., |(until, ..)| *until <= upto);
         over.map(|(_, request, question)| (request, question)).collect()
     }
+}
+
+/// Returns whether all histories of a partition reach back to what a machine has got from another
+/// site; `None` if UniStore lacks the partition's data.
+fn reaches_back(
+    unistore: &Replica,
+    partition: PartitionId,
+    known: &[Position],
+    version: Version,
+) -> Option<bool> {
+    let sites = (0..).map(|site| Origin::Site(SiteId(site))).zip(known.iter().map(|it| it.0));
+    let strong = std::iter::once((Origin::Strong, version.0));
+    let mut all = true;
+    for (origin, has) in sites.chain(strong) {
+        let has = Timestamp(has);
+        all &= unistore.history(partition, origin, has)?.forgotten <= has;
+    }
+    Some(all)
 }
 
 /// Returns the increments of guarded keys in an update.
@@ -261,16 +295,18 @@ impl Site {
 
     /// Passes a list of sites, and what remains of the streams of removed ones, to `reservations`.
     pub(super) fn pass_on_to_bounds(&mut self, now: Now, members: &Members) {
-        let Some(bounds) = &self.bounds else { return };
-        let mut removals = Vec::new();
-        for site in SiteId::all(members.sites()) {
-            let Some(gap) = members.gaps(site).last() else { continue };
+        let Some(bounds) = &mut self.bounds else { return };
+        bounds.machine.set_members(now, members);
+        let mut inputs = Vec::new();
+        for site in members.which(SiteStatus::Gone) {
+            let Some(gap) = members.open_gap(site) else { continue };
             let upto = Position(gap.cut.0);
-            let partitions = bounds.partitions.keys().copied();
-            removals.extend(partitions.map(|partition| Command::Remove { partition, site, upto }));
+            for partition in bounds.partitions.keys().copied() {
+                let command = Command::Remove { partition, site, upto };
+                inputs.push(Input::Client { request: FED, command });
+            }
         }
-        let inputs = removals.into_iter().map(|command| Input::Client { request: FED, command });
-        self.with_bounds(now, |it| inputs.for_each(|input| it.handle(now, input)));
+        self.with_bounds(now, |it| inputs.into_iter().for_each(|input| it.handle(now, input)));
     }
 
     /// Returns the machine of `reservations`, if the worker runs it.
