@@ -55,6 +55,8 @@ pub struct Timing {
     pub retry: Duration,
     /// Interval of the worker's timer.
     pub tick: Duration,
+    /// Time after a request of a client for which a site renews its right.
+    pub keep: Duration,
     /// Time for which a guard waits for the tokens of a transaction before it refuses it.
     pub patience: Duration,
 }
@@ -67,6 +69,7 @@ impl Default for Timing {
             report: Duration::from_millis(200),
             retry: Duration::from_millis(200),
             tick: Duration::from_millis(20),
+            keep: Duration::from_secs(30),
             patience: Duration::from_secs(2),
         }
     }

@@ -246,6 +246,9 @@ impl Machine for Reservations {
             Input::Done { result, .. } => match result {},
         }
         self.settle(now);
+        if std::mem::take(&mut self.out.woken) {
+            self.next_tick = Some(now);
+        }
     }
 
     fn on_deadline(&mut self, now: Now) {
@@ -254,12 +257,16 @@ impl Machine for Reservations {
         if self.next_tick.is_some_and(|at| at > now) {
             return;
         }
-        self.next_tick = Some(now.after(self.config.timing.tick));
         let (partitions, mut step) = self.step(now);
         for partition in partitions.values_mut() {
             partition.on_tick(&mut step);
         }
         self.settle(now);
+        self.out.woken = false;
+        let timing = &self.config.timing;
+        let awake = self.partitions.values().any(Partition::is_awake);
+        let next = if awake { timing.tick } else { timing.report.max(timing.tick) };
+        self.next_tick = Some(now.after(next));
     }
 
     fn poll_output(&mut self) -> Option<Output> {

@@ -55,6 +55,8 @@ pub enum Body {
         /// Version that has closed the partition, and the length of the sender's stream, if it has
         /// no open epoch since then (S7).
         ended: Option<(Version, Position)>,
+        /// Whether the sender uses the partition.
+        used: bool,
     },
     /// The sender waits for something that the receiver can send or end.
     Ask {

@@ -42,6 +42,8 @@ pub(crate) struct Outbox {
     outputs: VecDeque<Output>,
     pub(crate) settled: VecDeque<Settled>,
     open: BTreeMap<AskId, (PartitionId, Subject)>,
+    /// Whether a partition is used again that nobody used.
+    pub(crate) woken: bool,
     /// Number of questions and nonces so far.
     numbers: u64,
 }

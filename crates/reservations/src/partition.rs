@@ -1,6 +1,7 @@
 //! A partition at a site: what the site has, and the rules by which it reads and takes tokens. The
 //! letters of rules are those of `docs/models/reservations`.
 
+mod activity;
 mod closing;
 mod filling;
 mod grants;
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use solera_machine::PartitionId;
 use solera_time::{Monotonic, SiteId};
 
+use self::activity::Activity;
 use self::filling::Filling;
 use self::right::Right;
 use crate::agreed::{Agreed, Grant, Key, KeyRecord, Reader};
@@ -67,6 +69,7 @@ pub(crate) struct Partition {
     /// Number of keys that the timer has looked after so far.
     pub(crate) visits: u64,
     next_report: Option<Monotonic>,
+    activity: Activity,
 }
 
 impl Partition {
@@ -89,6 +92,7 @@ impl Partition {
             due: BTreeSet::new(),
             visits: 0,
             next_report: None,
+            activity: Activity::default(),
         }
     }
 

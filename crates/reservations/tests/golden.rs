@@ -187,11 +187,12 @@ fn bodies() -> Vec<Body> {
     let state = |part| Body::State { transfer: nonce(), place: 1, of: 150, part };
     let ask = |need| Body::Ask { key: key(), need };
     vec![
-        Body::Report { version: Version(133), seen: seen(), ended: None },
+        Body::Report { version: Version(133), seen: seen(), ended: None, used: false },
         Body::Report {
             version: Version(133),
             seen: seen(),
             ended: Some((Version(134), Position(304))),
+            used: true,
         },
         ask(Need::Reports),
         ask(Need::Narrow),

@@ -69,7 +69,15 @@ impl Host {
             promises: 0,
         };
         host.collect();
+        host.request();
         host
+    }
+
+    /// Makes a request, without which the machine does not renew its right.
+    fn request(&mut self) {
+        let command = Command::Interval { key: KEY.to_vec(), within: Duration::ZERO };
+        self.command(command);
+        self.replies.clear();
     }
 
     fn reading(&self) -> Now {
@@ -195,7 +203,7 @@ impl Host {
     /// Another site reports.
     fn report_of(&mut self, from: u8, version: Version, seen: [u64; SITES]) {
         let seen = seen.map(Position).to_vec();
-        self.message(from, Body::Report { version, seen, ended: None });
+        self.message(from, Body::Report { version, seen, ended: None, used: true });
     }
 
     /// Returns what the machine reports to a site now about the stream of site 0.
@@ -982,4 +990,29 @@ fn grants_of_a_removed_generation_count_until_the_rest_of_its_stream_is_there() 
     let tokens = Tokens { increments: 3, decrements: 0 };
     host.change(Change::Grant { key: KEY.to_vec(), site: site(2), epoch: Epoch(6), tokens });
     assert_eq!(host.command(read()), answer(103));
+}
+
+/// A partition that nobody uses costs nothing. It is active again with the first request.
+#[test]
+fn an_idle_partition_neither_renews_nor_reports() {
+    let mut host = Host::new(0, None);
+    host.wait(Duration::from_millis(1));
+    assert!(host.asks_for(is_renewal));
+    host.commit_asked(is_renewal);
+    // The sites of the others keep it active, while they say that they use it.
+    host.report_of(1, Version(0), [0; SITES]);
+    host.wait(Duration::from_secs(30));
+    host.wait(Duration::from_secs(3));
+    host.asked.clear();
+    host.sent.clear();
+    for _ in 0..50 {
+        host.wait(Duration::from_millis(500));
+    }
+    assert!(host.asked.is_empty() && host.sent.is_empty(), "{:?} {:?}", host.asked, host.sent);
+    host.request();
+    host.wait(Duration::from_millis(1));
+    assert!(host.asks_for(is_renewal));
+    // Readers that had no reason to renew are not excluded.
+    let is_exclusion = |change: &Change| matches!(change, Change::Exclude { .. });
+    assert!(!host.sent.is_empty() && !host.asks_for(is_exclusion));
 }

@@ -117,7 +117,7 @@ fn every_rule_is_needed() {
         (Rule::DurablePromises, Wrong, 0),
         (Rule::SeeSponsorsVector, Wrong, 0),
         (Rule::PinReports, Wrong, 650),
-        (Rule::FoundAfterEnds, Wrong, 0),
+        (Rule::FoundAfterEnds, Wrong, 100),
         (Rule::Capacity, Stuck, 0),
         (Rule::TakeBack, Stuck, 0),
         (Rule::EndOffers, Stuck, 0),

@@ -56,6 +56,7 @@ impl BoundsShape {
             retry: ms(random.within(20, 100)),
             tick: ms(random.within(3, 10)),
             patience: ms(1000),
+            keep: ms(random.within(200, 3000)),
         };
         BoundsShape { policy, timing, without: Default::default() }
     }

@@ -301,23 +301,9 @@ impl<'a> Run<'a> {
                 ("prepared", status.prepared_transactions()),
                 ("unconfirmed", status.unconfirmed_decisions()),
                 ("guarded", status.guarded_transactions()),
-                (
-                    "undecided",
-                    if quorum && self.scenario.bounds.is_none() {
-                        status.undecided_transactions()
-                    } else {
-                        0
-                    },
-                ),
+                ("undecided", if quorum { status.undecided_transactions() } else { 0 }),
                 // Updates that a destroyed site may still lack are kept for it.
-                (
-                    "unsettled",
-                    if destroyed || self.scenario.bounds.is_some() {
-                        0
-                    } else {
-                        status.unsettled_updates()
-                    },
-                ),
+                ("unsettled", if destroyed { 0 } else { status.unsettled_updates() }),
             ];
             for (what, count) in left.into_iter().filter(|(_, count)| *count > 0) {
                 let view = status.view();

@@ -206,7 +206,10 @@ impl Partition {
             return;
         }
         match body {
-            Body::Report { version, seen, ended } => {
+            Body::Report { version, seen, ended, used } => {
+                if used {
+                    self.note_use_elsewhere(step);
+                }
                 if let Some(heard) = self.heard.get_mut(from.index()) {
                     heard.ended = heard.ended.max(ended);
                 }
@@ -252,6 +255,7 @@ impl Partition {
 
     /// Handles what another site needs of a key.
     fn on_need(&mut self, step: &mut Step<'_>, from: SiteId, key: &Key, need: Need) {
+        self.note_use_elsewhere(step);
         match need {
             Need::Reports => {}
             Need::Narrow => self.end_for_reader(step, key),

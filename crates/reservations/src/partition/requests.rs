@@ -54,6 +54,7 @@ impl Partition {
 
     /// Gives tokens to somebody, now or later.
     pub(crate) fn await_tokens(&mut self, step: &mut Step<'_>, key: &Key, take: WaitingTake) {
+        self.note_use(step);
         self.waiting.insert(key.clone());
         self.counter(key).takes.push_back(take);
         self.serve(step, key);
@@ -76,6 +77,7 @@ impl Partition {
         if step.config.policy(key).is_none() {
             return step.refuse(request, Cannot::NoPolicy);
         }
+        self.note_use(step);
         self.waiting.insert(key.clone());
         let read = WaitingRead { request, until: step.now.after(within), reason: None };
         self.counter(key).reads.push(read);

@@ -80,6 +80,11 @@ impl Right {
         self.excluding = true;
     }
 
+    /// Returns whether the removal of some site is not in the record yet.
+    pub(super) fn removes(&self) -> bool {
+        !self.removing.is_empty()
+    }
+
     pub(super) fn is_removing(&self, site: SiteId) -> bool {
         self.removing.contains_key(&site)
     }
@@ -140,6 +145,9 @@ impl Partition {
 
     /// Does what is due about rights and reports.
     pub(super) fn look_after_right(&mut self, step: &mut Step<'_>) {
+        if !self.note_activity(step) {
+            return;
+        }
         if self.agreed.version >= self.right.wait_for {
             if self.agreed.reader(self.me).is_some() {
                 self.renew(step);
@@ -272,6 +280,7 @@ impl Partition {
 
     /// Offers what the site has seen, and reports no more until the offer ends (S4, R5).
     pub(super) fn on_offer_request(&mut self, step: &mut Step<'_>, from: SiteId) {
+        self.note_use_elsewhere(step);
         // A renewal on its way would end the offer before the site could use it.
         if self.right.asking || self.agreed.version < self.right.wait_for {
             return;
@@ -327,7 +336,8 @@ impl Partition {
         }
         let version = self.agreed.version;
         let ended = self.ended();
-        step.send(self.id, to, Body::Report { version, seen, ended });
+        let used = self.is_used(step);
+        step.send(self.id, to, Body::Report { version, seen, ended, used });
     }
 
     /// Sends all others what this site needs, but not too often.

@@ -10,6 +10,7 @@ use crate::outbox::Step;
 
 impl Partition {
     pub(crate) fn spend(&mut self, step: &Step<'_>, key: &[u8], tokens: Tokens) -> Option<Spent> {
+        self.note_spending(step);
         self.recycle(step.config, key);
         let waits = |kind: Kind| {
             let counter = self.counters.get(key);

@@ -260,6 +260,7 @@ impl World {
                 retry: Duration::from_millis(8),
                 tick: Duration::from_millis(3),
                 patience: clients::PATIENCE,
+                keep: Duration::from_millis(if shape.long_leases { 60 } else { 10_000 }),
             };
             let config = Config {
                 founders: shape.sites - usize::from(shape.joins),
