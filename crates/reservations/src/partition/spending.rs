@@ -4,9 +4,9 @@ use solera_time::Monotonic;
 
 use super::Partition;
 use crate::config::{Config, Rule};
-use crate::machine::Spent;
 use crate::numbers::{Epoch, Kind, Position, Tokens};
 use crate::outbox::Step;
+use crate::spent::Spent;
 
 impl Partition {
     pub(crate) fn spend(&mut self, step: &Step<'_>, key: &[u8], tokens: Tokens) -> Option<Spent> {
