@@ -5,8 +5,8 @@ use crate::numbers::{Epoch, Tokens};
 
 /// Tokens that an update uses which commits in this step. The host passes it to
 /// [`note_commit`](crate::Reservations::note_commit), or to
-/// [`give_back_spent`](crate::Reservations::give_back_spent). Otherwise the tokens stay in use until
-/// the process restarts.
+/// [`give_back_spent`](crate::Reservations::give_back_spent). Otherwise the tokens stay in use
+/// until the process ends.
 #[derive(Debug)]
 #[must_use]
 pub struct Spent {
