@@ -60,8 +60,10 @@ impl Unseen {
 
     /// Forgets the updates up to a position.
     fn forget(&mut self, upto: Position) {
-        let is_over = |it: &mut (Position, Tokens)| it.0 <= upto;
-        while let Some((_, tokens)) = self.updates.pop_front_if(is_over) {
+        while let Some((position, tokens)) = self.updates.front().copied()
+            && position <= upto
+        {
+            self.updates.pop_front();
             self.increments -= u128::from(tokens.increments);
             self.decrements -= u128::from(tokens.decrements);
         }
