@@ -15,9 +15,9 @@
 //!   the transaction is reported first, a reservation needs no answer, and an answer has no effect.
 //! - It keeps volatile state alone for a reservation, and loses it at a restart. A promise needs no
 //!   reservation before it: the guard judges its claims anew, and may refuse them.
-//! - A reservation ends with the promise under the same identifier and with the same guards, or with
-//!   the report of the transaction's end. The guard may give it up earlier, and then refuses the
-//!   promise.
+//! - A reservation ends with the promise under the same identifier and with the same guards, or
+//!   with the report of the transaction's end. The guard may give it up earlier, and then refuses
+//!   the promise.
 //! - It records a promise before it answers, and the end of a promise before it acknowledges that.
 //! - It accepts several reports of the same end, and reports of the end of a transaction that it
 //!   has never promised or not answered yet. It gives no promise after the end.
@@ -72,8 +72,8 @@ pub enum Verdict {
 /// Question of a transaction's participant to a guard of its worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardQuestion {
-    /// Asks the guard to set aside what the transaction needs, before the transaction gets a prepare
-    /// time. [`Promise`](Self::Promise) with the same identifier and guards follows, or
+    /// Asks the guard to set aside what the transaction needs, before the transaction gets a
+    /// prepare time. [`Promise`](Self::Promise) with the same identifier and guards follows, or
     /// [`End`](Self::End).
     Reserve {
         /// The transaction.

@@ -107,7 +107,8 @@ pub enum Change {
         /// What remains of its stream.
         upto: Position,
     },
-    /// A later generation of a removed site takes part again, without any grant of the earlier ones.
+    /// A later generation of a removed site takes part again, without any grant of the earlier
+    /// ones.
     Return {
         /// The site.
         site: SiteId,
@@ -167,8 +168,8 @@ pub enum Change {
     },
 }
 
-/// An item of the record. A change has no effect if an item on which it depends was changed after the
-/// version from which it was derived.
+/// An item of the record. A change has no effect if an item on which it depends was changed after
+/// the version from which it was derived.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Item {
     /// The readers, without the numbers of their renewals.

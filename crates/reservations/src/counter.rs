@@ -43,6 +43,50 @@ pub(crate) struct WaitingRead {
     pub(crate) reason: Option<Cannot>,
 }
 
+/// Updates of this site that a reader may lack, with their sum.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unseen {
+    updates: VecDeque<(Position, Tokens)>,
+    increments: u128,
+    decrements: u128,
+}
+
+impl Unseen {
+    pub(crate) fn push(&mut self, position: Position, tokens: Tokens) {
+        self.updates.push_back((position, tokens));
+        self.increments += u128::from(tokens.increments);
+        self.decrements += u128::from(tokens.decrements);
+    }
+
+    /// Forgets the updates up to a position.
+    fn forget(&mut self, upto: Position) {
+        while let Some((position, tokens)) = self.updates.front().copied()
+            && position <= upto
+        {
+            self.updates.pop_front();
+            self.increments -= u128::from(tokens.increments);
+            self.decrements -= u128::from(tokens.decrements);
+        }
+    }
+
+    fn sum(&self) -> Tokens {
+        let cut = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
+        Tokens { increments: cut(self.increments), decrements: cut(self.decrements) }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Position, Tokens)> + '_ {
+        self.updates.iter().copied()
+    }
+}
+
+impl FromIterator<(Position, Tokens)> for Unseen {
+    fn from_iter<I: IntoIterator<Item = (Position, Tokens)>>(updates: I) -> Unseen {
+        let mut unseen = Unseen::default();
+        updates.into_iter().for_each(|(position, tokens)| unseen.push(position, tokens));
+        unseen
+    }
+}
+
 /// State of a key. What is durable comes first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter {
@@ -51,7 +95,7 @@ pub(crate) struct Counter {
     /// Last end of each holder that the site has seen: the epoch and the position of the entry.
     pub(crate) ended: BTreeMap<SiteId, (Epoch, Position)>,
     /// Updates of this site that a reader may lack.
-    pub(crate) unseen: VecDeque<(Position, Tokens)>,
+    pub(crate) unseen: Unseen,
     /// Epoch under which, and under earlier ones, the site gives no promises.
     pub(crate) stopped: Epoch,
     /// Floors that decrements respect, each with the version from which on it is in the record.
@@ -95,7 +139,7 @@ impl Counter {
     }
 
     pub(crate) fn unseen_tokens(&self) -> Tokens {
-        self.unseen.iter().fold(Tokens::default(), |sum, (_, tokens)| sum.plus(*tokens))
+        self.unseen.sum()
     }
 
     pub(crate) fn waiting_tokens(&self) -> Tokens {
@@ -104,9 +148,7 @@ impl Counter {
 
     /// Forgets the updates that all readers have seen.
     pub(crate) fn recycle(&mut self, seen: Position) {
-        while self.unseen.front().is_some_and(|(position, _)| *position <= seen) {
-            self.unseen.pop_front();
-        }
+        self.unseen.forget(seen);
     }
 
     pub(crate) fn take(&mut self, id: TakeId, take: Take) {

@@ -23,7 +23,7 @@
 //! | `machine` | the machine of a worker; the contract on time |
 //! | `machine::members` | sites that leave and join |
 //! | `machine::guard` | reservations and promises |
-//! | `machine::spend`, `partition::spending` | updates that use tokens without a promise |
+//! | `spent`, `machine::spend`, `partition::spending` | updates that use tokens without a promise |
 //! | `partition::timer` | when the timer visits a key |
 //! | `record`, `machine::checkpoint`, `partition::parts`, `recovery` | what must survive a restart |
 //! | `command`, `message`, `config`, `numbers`, `protocol` | commands, messages, configuration |
@@ -62,14 +62,16 @@ mod protocol;
 mod rare;
 mod record;
 mod recovery;
+mod spent;
 
 pub use agreed::{Agreed, Change, Changed, Grant, Key, KeyRecord, Reader, Removal};
 pub use command::{Answer, Cannot, Claim, Command, Entry, Placed, Question, Response, TakeId};
 pub use config::{Config, Policy, Rule, Timing};
-pub use machine::{Checkpoint, Reservations, Spent};
+pub use machine::{Checkpoint, Reservations};
 pub use message::{Body, Event, Input, Message, Need, Output, StatePart};
 pub use numbers::{Epoch, Kind, Nonce, Position, Term, Tokens, Version};
 pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Held, KeyPart, Part, PartitionPart, Pin, Record, Sponsored};
 pub use recovery::Recovery;
+pub use spent::Spent;

@@ -15,7 +15,6 @@ use solera_time::Monotonic;
 pub use self::checkpoint::Checkpoint;
 use self::checkpoint::next_part;
 use self::guard::Reservation;
-pub use self::spend::Spent;
 use crate::agreed::Agreed;
 use crate::command::{Answer, Command, Response};
 use crate::config::{Config, Rule};

@@ -67,7 +67,8 @@ pub enum Body {
     },
     /// The sender has no data, and asks for a part of the receiver's state.
     StateRequest {
-        /// Identifies the state. The receiver captures all parts when it is asked for the first one.
+        /// Identifies the state. The receiver captures all parts when it is asked for the first
+        /// one.
         transfer: Nonce,
         /// Number of the part.
         place: u32,

@@ -26,8 +26,8 @@ pub(crate) enum Subject {
     End(Key),
 }
 
-/// End of the wait of a reservation for the tokens of one guard. The machine passes it on at the end
-/// of its step.
+/// End of the wait of a reservation for the tokens of one guard. The machine passes it on at the
+/// end of its step.
 #[derive(Debug)]
 pub(crate) struct Settled {
     pub(crate) id: PromiseId,

@@ -24,9 +24,9 @@ use crate::agreed::{Agreed, Grant, Key, KeyRecord, Reader};
 use crate::command::Cannot;
 use crate::config::{Config, Rule};
 use crate::counter::Counter;
-use crate::machine::Spent;
 use crate::numbers::{Epoch, Kind, Position, Term, Tokens, Version};
 use crate::record::{Pin, Sponsored};
+use crate::spent::Spent;
 
 /// What another site has reported.
 #[derive(Clone, Debug)]
@@ -59,8 +59,8 @@ pub(crate) struct Partition {
     heard: Vec<Heard>,
     right: Right,
     pub(crate) filling: Filling,
-    /// Updates that have used tokens without a promise and that are not in the site's stream yet, by
-    /// position.
+    /// Updates that have used tokens without a promise and that are not in the site's stream yet,
+    /// by position.
     spent: BTreeMap<Position, Vec<Spent>>,
     /// Keys for which a client or a guard waits.
     waiting: BTreeSet<Key>,

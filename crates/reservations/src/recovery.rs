@@ -142,8 +142,8 @@ impl Recovery {
     }
 
     /// Whether the change took effect is decided again. Where a part includes the effects on a key
-    /// already, the decision may differ, and is not used: a change of a key depends on this key, and
-    /// otherwise on items whose state here is exactly the one before the record.
+    /// already, the decision may differ, and is not used: a change of a key depends on this key,
+    /// and otherwise on items whose state here is exactly the one before the record.
     fn replay_change(
         &mut self,
         lsn: u64,

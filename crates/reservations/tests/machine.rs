@@ -260,6 +260,7 @@ impl Host {
         self.machine = recovery.into_machine();
         self.asked.clear();
         self.collect();
+        self.request();
     }
 }
 

@@ -6,20 +6,8 @@
 use solera_machine::Now;
 
 use super::Reservations;
-use crate::agreed::Key;
 use crate::numbers::{Epoch, Position, Tokens};
-
-/// Tokens that an update uses which commits in this step. The host passes it to
-/// [`note_commit`](Reservations::note_commit), or to
-/// [`give_back_spent`](Reservations::give_back_spent); otherwise the tokens stay in use until the
-/// process restarts.
-#[derive(Debug)]
-#[must_use]
-pub struct Spent {
-    pub(crate) key: Key,
-    pub(crate) epoch: Epoch,
-    pub(crate) tokens: Tokens,
-}
+use crate::spent::Spent;
 
 impl Reservations {
     /// Takes the tokens for an update that commits in this step, if the site has them and nobody

@@ -223,7 +223,7 @@ impl Partition {
     pub(crate) fn fill_key(&mut self, part: KeyPart) {
         let own = self.counters.get(&part.key);
         let part = KeyPart {
-            unseen: own.map_or(Vec::new(), |own| own.unseen.iter().copied().collect()),
+            unseen: own.map_or(Vec::new(), |own| own.unseen.iter().collect()),
             stopped: own.map_or(Default::default(), |own| own.stopped),
             ..part
         };

@@ -79,7 +79,7 @@ impl Partition {
             Entry::Update(amount) => {
                 counter.value = counter.value.saturating_add(amount.into());
                 if own {
-                    counter.unseen.push_back((position, Tokens::of(amount)));
+                    counter.unseen.push(position, Tokens::of(amount));
                 }
             }
             Entry::Ended(epoch) => {

@@ -42,7 +42,7 @@ impl Partition {
             key: key.clone(),
             value: counter.value,
             ended: counter.ended.iter().map(|(site, (epoch, at))| (*site, *epoch, *at)).collect(),
-            unseen: counter.unseen.iter().copied().collect(),
+            unseen: counter.unseen.iter().collect(),
             stopped: counter.stopped,
             floors: counter.floors.clone(),
             record: self.agreed.keys.get(key).cloned().unwrap_or_default(),
@@ -78,7 +78,7 @@ impl Partition {
         counter.value = part.value;
         counter.ended =
             part.ended.into_iter().map(|(site, epoch, at)| (site, (epoch, at))).collect();
-        counter.unseen = part.unseen.into();
+        counter.unseen = part.unseen.into_iter().collect();
         counter.stopped = part.stopped;
         counter.floors = part.floors;
         if part.record == KeyRecord::default() {

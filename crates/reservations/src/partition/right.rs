@@ -225,8 +225,8 @@ impl Partition {
         self.right.leaving = leaving.iter().copied().collect();
     }
 
-    /// Takes note of what the members have agreed to remain of a site's stream. A site that does not
-    /// leave is not removed.
+    /// Takes note of what the members have agreed to remain of a site's stream. A site that does
+    /// not leave is not removed.
     pub(crate) fn remove(&mut self, site: SiteId, upto: Position) {
         self.right.removing.insert(site, upto);
     }

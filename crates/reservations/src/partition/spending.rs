@@ -4,9 +4,9 @@ use solera_time::Monotonic;
 
 use super::Partition;
 use crate::config::{Config, Rule};
-use crate::machine::Spent;
 use crate::numbers::{Epoch, Kind, Position, Tokens};
 use crate::outbox::Step;
+use crate::spent::Spent;
 
 impl Partition {
     pub(crate) fn spend(&mut self, step: &Step<'_>, key: &[u8], tokens: Tokens) -> Option<Spent> {
@@ -39,6 +39,9 @@ impl Partition {
     }
 
     pub(crate) fn note_commit(&mut self, spent: Spent, position: Position) {
+        if spent.tokens.is_none() {
+            return;
+        }
         if position > self.known[self.me.index()] {
             self.spent.entry(position).or_default().push(spent);
         } else {
@@ -54,7 +57,8 @@ impl Partition {
         tokens: Tokens,
         position: Position,
     ) {
-        if position > self.known[self.me.index()] && config.has(Rule::RestoreCommits) {
+        let is_new = position > self.known[self.me.index()] && !tokens.is_none();
+        if is_new && config.has(Rule::RestoreCommits) {
             // The process may have used any epoch. Epoch 0 is before all of them.
             let epoch = Epoch(0);
             self.counter(key).promise(epoch, tokens);
@@ -64,6 +68,9 @@ impl Partition {
     }
 
     pub(crate) fn give_back_spent(&mut self, step: &mut Step<'_>, spent: &Spent) {
+        if spent.tokens.is_none() {
+            return;
+        }
         self.counter(&spent.key).end_promise(spent.epoch, spent.tokens);
         self.serve(step, &spent.key);
         self.look_after(step, &spent.key);
