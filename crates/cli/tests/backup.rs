@@ -269,6 +269,44 @@ async fn a_running_cluster_is_restored_only_if_it_is_empty_and_has_the_same_spac
     assert_eq!(same.client(2).await.get("k").await.unwrap().as_deref(), Some("old"));
 }
 
+#[tokio::test]
+async fn counters_with_an_error_bound_are_restored_by_increments() {
+    let folder = Folder::new();
+    let (file, config) = (folder.text("a.backup"), folder.text("solera.toml"));
+    let data = folder.text("data");
+    let space = "[[space]]\nname = 'views'\nprefix = 'views:'\nlevel = 'causal'\ntype = 'counter'\n\
+                 error = '5%'\nlease_ms = 300\n";
+    std::fs::write(&config, space).unwrap();
+    let old = Up::start(&["--sites", "3", "--config", &config]);
+    let mut client = old.client(1).await;
+    client.incr_by("views:a", 1000).await.unwrap();
+    client.incr_by("views:b", -7).await.unwrap();
+    client.set("k", "v").await.unwrap();
+    ok(&["backup", "--from", &old.at(1), &file]);
+    let checked = ok(&["backup", "check", &file]);
+    assert!(checked.contains("counter, error bound 5%"), "{checked}");
+    // A repeated restore has the same result.
+    client.incr_by("views:a", 30).await.unwrap();
+    for _ in 0..2 {
+        ok(&["restore", &file, "--to", &old.at(1), "--force"]);
+        assert_eq!(number(&mut client, "views:a").await, 1000);
+    }
+    drop(old);
+
+    let said = ok(&["restore", &file, "--data", &data, "--config", &config]);
+    assert!(said.contains("all data is identical"), "{said}");
+    let new = Up::start(&["--data", &data, "--config", &config]);
+    for site in 1..=3 {
+        let mut client = new.client(site).await;
+        for (key, value) in [("views:a", 1000), ("views:b", -7)] {
+            eventually(key, async || number(&mut client, key).await == value).await;
+            let exact = Value::Array(vec![Value::Integer(value); 2]);
+            let read = ["SOLERA.INTERVAL", key];
+            eventually(key, async || client.command(&read).await.is_ok_and(|it| it == exact)).await;
+        }
+    }
+}
+
 /// Runs a restore that must reject the cluster's spaces; returns its standard error and output.
 fn other_spaces(arguments: &[&str]) -> (String, String) {
     let output = solera(arguments);

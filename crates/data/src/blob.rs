@@ -158,6 +158,10 @@ macro_rules! blob {
 /// records of mixed transactions.
 pub const RESERVED: &str = "solera:";
 
+/// Beginning of the reserved keys that contain the cluster's agreements on error bounds. They are
+/// of no use in another cluster.
+pub const BOUNDS: &str = "solera:bounds:";
+
 blob! {
     /// A key: any bytes. Cloning is cheap, because long keys are shared.
     Key

@@ -15,7 +15,7 @@ mod part;
 mod state;
 mod view;
 
-pub use blob::{Key, RESERVED, Value};
+pub use blob::{BOUNDS, Key, RESERVED, Value};
 pub use effect::{CellChange, Context, Dot, Effect, HashChange, SetChange};
 pub use execute::execute;
 pub use fingerprint::Fingerprint;

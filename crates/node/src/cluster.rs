@@ -12,12 +12,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use serde::Deserialize;
 use solera_commands::COMMANDS;
-use solera_config::{ClusterSpec, ConfigError, Durability, Runs, SiteSpec, SpaceHome};
+use solera_config::{ClusterSpec, ConfigError, Durability, ErrorBound, Runs, SiteSpec, SpaceHome};
 use solera_links::NodeRole;
 use solera_machine::{Address, PartitionId, Topology};
 use solera_membership::Members;
 use solera_occult::Response::Slowed;
 use solera_occult::{Command, ShardId};
+use solera_reservations::{Policy, Timing};
 use solera_site::Site;
 use solera_time::SiteId;
 use solera_unistore::Config;
@@ -879,8 +880,22 @@ fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
             occult.scheme = solera_session::scheme(spec);
         }
     }
+    if spec.spaces.have_bounds() {
+        let policy = |bound: ErrorBound| Policy {
+            tolerance_ppm: bound.tolerance_ppm,
+            spare: SPARE_TOKENS,
+            lease: bound.lease,
+        };
+        let prefixes = spec.spaces.prefixes_with_bounds().into_iter();
+        let bounds: Vec<_> =
+            prefixes.map(|(prefix, bound)| (prefix.into_bytes(), bound.map(policy))).collect();
+        config = config.with_reservations(&bounds, Timing::default());
+    }
     config
 }
+
+/// Number of tokens that every counter with an error bound may have.
+const SPARE_TOKENS: u32 = 8;
 
 #[cfg(test)]
 mod tests {

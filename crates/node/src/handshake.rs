@@ -22,7 +22,7 @@ pub(crate) fn identity(spec: &ClusterSpec) -> Identity {
     let beside = Beside {
         primary: spec.spaces.run_primary(),
         occult: spec.spaces.run_occult(),
-        reservations: false,
+        reservations: spec.spaces.have_bounds(),
         trial: false,
     };
     let agreed = [

@@ -127,7 +127,7 @@ pub trait Context: 'static {
     /// process. Returns `None` if no message of the worker has arrived yet.
     fn process_of(&self, worker: Address) -> Option<u64>;
 
-    /// Counts the keys of another worker. Returns `None` if the worker cannot be reached.
+    /// Counts the keys of a worker. Returns `None` if the worker cannot be reached.
     fn count_keys(&self, worker: Address) -> impl Future<Output = Option<usize>>;
 
     /// Returns the transactions of a worker that the loss of sites could still undo; `None` if the

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use solera_config::Spaces;
-use solera_data::{Key, Outcome, Value};
+use solera_data::{BOUNDS, Key, Outcome, Value};
 use solera_machine::{Now, PartitionId};
 use solera_time::{Monotonic, Vector};
 use solera_unistore::Replica;
@@ -114,7 +114,8 @@ struct Kept {
 }
 
 impl Scans {
-    /// Returns the next page of a partition of the replica. Returns `None` while the replica does
+    /// Returns the next page of a partition of the replica, without the keys that are of no use in
+    /// another cluster. Returns `None` while the replica does
     /// not have all of the snapshot.
     pub fn page(
         &mut self,
@@ -131,7 +132,8 @@ impl Scans {
             _ => Kept::at(ask, replica),
         };
         let read = |replica: &Replica, key: &Key| {
-            replica.content(&ask.snapshot, spaces.level_of(key), key)
+            let is_data = !key.as_bytes().starts_with(BOUNDS.as_bytes());
+            is_data.then(|| replica.content(&ask.snapshot, spaces.level_of(key), key)).flatten()
         };
         let mut page = Page::default();
         let mut room = PAGE_BYTES;

@@ -1,15 +1,38 @@
 //! Intervals that contain the values of counters.
 
+use solera_data::{BOUNDS, Key, Op, Outcome};
 use solera_machine::Address;
 use solera_reservations::{Command, Response};
 use solera_session::{AskInterval, Interval};
 use solera_site::Input;
+use solera_unistore::Pasts;
 use tokio::sync::oneshot;
 
 use super::Worker;
 use super::open_request::OpenRequest;
 
 impl Worker {
+    /// Returns the number of keys of this worker that contain agreements on error bounds, and no
+    /// data of clients.
+    pub(super) fn count_agreements(&self) -> usize {
+        if !self.spec.spaces.have_bounds() {
+            return 0;
+        }
+        let (now, mut pasts) = (self.now(), Pasts::none(self.spec.sites.len()));
+        self.with(|replica| {
+            let is_agreement = |key: &&Key| key.as_bytes().starts_with(BOUNDS.as_bytes());
+            let keys: Vec<Key> =
+                replica.status().each_key().filter(is_agreement).cloned().collect();
+            let mut exists = |key: &&Key| {
+                let level = self.spec.spaces.level_of(key.as_bytes());
+                let found =
+                    replica.execute_at_once(now, &mut pasts, level, key.as_bytes(), &Op::Exists);
+                found == Some(Ok(Outcome::Int(1)))
+            };
+            keys.iter().filter(|key| exists(key)).count()
+        })
+    }
+
     /// Reads an interval at the worker that owns the key. Returns `None` if no reply comes.
     pub(super) async fn ask_interval_at(
         &self,

@@ -20,6 +20,8 @@ impl Worker {
     pub(super) fn count_keys_here(&self) -> usize {
         let now = self.now();
         let keys = self.with(|replica| replica.count_keys(now));
+        // An agreement that has arrived in between counts in the second number only.
+        let keys = keys.saturating_sub(self.count_agreements());
         keys + self.with_occult_here(|occult| occult.keys()).unwrap_or(0)
     }
 

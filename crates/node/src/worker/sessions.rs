@@ -167,7 +167,10 @@ impl Context for Worker {
     }
 
     async fn count_keys(&self, worker: Address) -> Option<usize> {
-        self.network.count_keys(worker).await
+        match worker == self.address {
+            true => Some(self.count_keys_here()),
+            false => self.network.count_keys(worker).await,
+        }
     }
 
     async fn at_risk(&self, worker: Address, keys: usize) -> Option<AtRisk> {

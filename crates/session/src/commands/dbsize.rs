@@ -32,12 +32,6 @@ pub(super) async fn count_keys<W: Context>(
     let worker = &session.worker;
     let (mut keys, mut missing) = (0, None);
     for other in worker.workers() {
-        if other == worker.address() {
-            let now = worker.now();
-            keys += worker.with(|replica| replica.count_keys(now));
-            keys += worker.with_occult(|occult| occult.keys()).unwrap_or(0);
-            continue;
-        }
         match worker.count_keys(other).await {
             Some(more) => keys += more,
             None => {
