@@ -7,7 +7,7 @@ pub(crate) mod load;
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -39,14 +39,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of the next folder or port of this program; several tests run at the same time.
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
+/// Sockets that keep other test programs from the ports that this one uses, until it ends. Nothing
+/// else binds UDP ports here.
+static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
+
 /// Returns the first of ten ports that are free on all of these hosts. They are below the system's
 /// range for outgoing connections.
 pub(crate) fn free_ports(hosts: &[&str]) -> u16 {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = 10_000 + ((std::process::id() % 100) as u16 * 20 + number) % 2200 * 10;
+        let Ok(claim) = UdpSocket::bind(("127.0.0.1", port)) else { continue };
         let free = |port| hosts.iter().all(|host| TcpListener::bind((*host, port)).is_ok());
         if (port..port + 10).all(free) {
+            CLAIMS.lock().unwrap().push(claim);
             return port;
         }
     }
