@@ -71,8 +71,7 @@ impl Context for Worker {
     ) -> Option<Result<Outcome, OpError>> {
         let Single { level, key, op, command } = single;
         let mut state = self.state.borrow_mut();
-        let replica = state.engine.machine_mut().unistore_mut();
-        let result = replica.execute_at_once(now, pasts, level, key, op)?;
+        let result = state.engine.machine_mut().execute_at_once(now, pasts, level, key, op)?;
         state.counters.commands[command as usize] += 1;
         Some(result)
     }

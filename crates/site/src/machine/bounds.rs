@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use solera_data::{Key, Op, OpError, Outcome, RESERVED, Value};
+use solera_data::{BOUNDS, Key, Op, OpError, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{AskId, GuardQuestion, Input, Machine, Now, Output, PartitionId, RequestId};
 use solera_machine::{Topology, codec};
@@ -54,7 +54,7 @@ struct Feed {
 
 /// Returns a reserved key of a partition.
 fn reserved(partition: PartitionId, partitions: u16, name: &str) -> Key {
-    let key = |tag: u32| format!("{RESERVED}bounds:{{{tag}}}:{name}");
+    let key = |tag: u32| format!("{BOUNDS}{{{tag}}}:{name}");
     let mut keys = (0..).map(key);
     let found = keys.find(|key| PartitionId::of(key.as_bytes(), partitions) == partition);
     Key::from(found.expect("the tags reach every partition").as_str())
