@@ -47,6 +47,15 @@ impl Replica {
         partition.filled.then_some(History { forgotten, upto, updates })
     }
 
+    /// Notes that another protocol of the worker has read the history of an origin up to a time.
+    /// The replica keeps later updates for it.
+    pub fn note_read(&mut self, id: PartitionId, origin: Origin, upto: Timestamp) {
+        let Some(index) = self.worker.index_of(id) else { return };
+        if let Some(read) = &mut self.worker.partitions[index].read {
+            read.raise(origin, upto);
+        }
+    }
+
     /// Returns the committed updates of the local site to an owned partition after a time, also
     /// those that [`Replica::history`] does not contain yet.
     pub fn own_updates(

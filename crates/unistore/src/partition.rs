@@ -42,6 +42,9 @@ pub(crate) struct Partition {
     /// For each site, whether its sibling had this worker's present list of members when it sent
     /// the `knownVec` in `global_matrix`.
     pub(crate) agreed: Vec<bool>,
+    /// Time up to which another protocol of the worker has read the history of each origin, if one
+    /// reads it. Later updates are kept for it.
+    pub(crate) read: Option<Vector>,
     /// Whether the partition has its data; at a joining site it has to be filled first.
     pub(crate) filled: bool,
     /// Summary of the data with which it is being filled, from the first piece of its donor.
@@ -118,6 +121,7 @@ impl Partition {
             sent: vec![Vector::zero(sites); sites],
             voted: vec![Timestamp::ZERO; sites],
             agreed: vec![false; sites],
+            read: None,
             filled: true,
             begun: None,
             absent: OpLog::default(),
@@ -403,6 +407,11 @@ impl Partition {
 
     /// Folds the updates within `floor` and forgets those within `settled`.
     pub(crate) fn collect(&mut self, floor: &Vector, settled: &Vector) {
+        let mut settled = *settled;
+        if let Some(read) = &self.read {
+            settled.meet(read);
+        }
+        let settled = &settled;
         for origin in Origin::all(MAX_SITES) {
             while let Some(update) = self.committed[origin].next_to_fold(floor) {
                 for write in &update.writes {

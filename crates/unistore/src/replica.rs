@@ -103,6 +103,8 @@ impl Replica {
             .map(|id| {
                 let mut partition = Partition::new(id, me, sites, seed);
                 partition.filled = config.generation == 0;
+                let reads = config.guarded_keys.is_some();
+                partition.read = reads.then(|| Vector::zero(sites));
                 partition
             })
             .collect();

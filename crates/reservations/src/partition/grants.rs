@@ -22,6 +22,7 @@ impl Partition {
             return self.plan_visit(step, key);
         }
         self.recycle(step.config, key);
+        self.forget_needs(key);
         self.end_unused(step, key, policy);
         self.write_end(step, key);
         let (version, counter) = (self.agreed.version, self.counter(key));
@@ -33,6 +34,15 @@ impl Partition {
             self.change(step, Subject::Key(key.clone()), change);
         }
         self.plan_visit(step, key);
+    }
+
+    /// Forgets what the site needed for tokens that it has ended, or for updates that do not wait
+    /// any more.
+    fn forget_needs(&mut self, key: &Key) {
+        let has_none = self.open_grants(key).next().is_none();
+        let counter = self.counter(key);
+        counter.shrinks &= !has_none;
+        counter.wants_room &= !counter.takes.is_empty();
     }
 
     /// Takes the answer to a question about a key.
@@ -139,6 +149,9 @@ impl Partition {
         if self.may_raise(step, key) {
             return Some(Change::Raise { key: key.clone() });
         }
+        if let Some(floor) = self.abandons_raise(step, key) {
+            return Some(Change::Lower { key: key.clone(), floor });
+        }
         self.wanted_tokens(step, key, policy).or_else(|| self.lower_floor(step, key, policy))
     }
 
@@ -196,6 +209,18 @@ impl Partition {
         }
         let basis = basis.as_ref().map(|(_, seen)| seen.clone());
         basis.is_some_and(|seen| self.is_stored(step, &seen))
+    }
+
+    /// Returns the floor in force if the proposed one is too high, and no update waits for it. It
+    /// would otherwise remain for ever.
+    fn abandons_raise(&self, step: &Step<'_>, key: &Key) -> Option<Option<i64>> {
+        let record = self.record(key)?;
+        let (floor, proposed) = record.raise?;
+        let counter = self.counters.get(key)?;
+        let may_follow = counter.raise_basis.as_ref().is_some_and(|(of, _)| *of == proposed);
+        let too_high = self.least_value(step.config, key) < floor.into();
+        let is_ready = self.is_ready(step.config) && self.oldest(step.config) >= proposed;
+        (too_high && is_ready && !may_follow && counter.takes.is_empty()).then_some(record.floor)
     }
 
     /// Returns whether enough sites store these prefixes.

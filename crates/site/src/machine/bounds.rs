@@ -174,6 +174,18 @@ impl Bounds {
         news
     }
 
+    /// Reports to UniStore which parts of its histories the machine has.
+    fn note_read(&self, unistore: &mut Replica) {
+        for partition in self.partitions.keys().copied().filter(|id| self.machine.has_state(*id)) {
+            let known = self.machine.known(partition).unwrap_or_default();
+            for (site, known) in (0..).map(SiteId).zip(known) {
+                unistore.note_read(partition, Origin::Site(site), Timestamp(known.0));
+            }
+            let version = self.machine.version(partition).unwrap_or_default();
+            unistore.note_read(partition, Origin::Strong, Timestamp(version.0));
+        }
+    }
+
     /// Removes and returns the ends of transactions whose updates the site's streams contain.
     fn take_ended(&mut self, unistore: &Replica) -> Vec<(RequestId, GuardQuestion)> {
         if self.ended.is_empty() {
@@ -288,8 +300,12 @@ impl Site {
         });
         let news = news.into_iter().map(|command| Input::Client { request: FED, command });
         let inputs: Vec<solera_reservations::Input> = news.chain(ended).collect();
-        if !inputs.is_empty() {
-            self.with_bounds(now, |it| inputs.into_iter().for_each(|input| it.handle(now, input)));
+        if inputs.is_empty() {
+            return;
+        }
+        self.with_bounds(now, |it| inputs.into_iter().for_each(|input| it.handle(now, input)));
+        if let Some(bounds) = &self.bounds {
+            bounds.note_read(&mut self.unistore);
         }
     }
 
