@@ -29,5 +29,6 @@ pub fn open<D: Disk, R: Recovery>(
             recovery.take_record(lsn.0, payload)
         }
     })?;
+    recovery.check().map_err(|reason| Error::Unfit { reason })?;
     Ok((journal, recovered, recovery.into_machine()))
 }

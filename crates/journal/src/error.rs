@@ -83,6 +83,11 @@ pub enum Error {
         /// Reason that the owner gave.
         reason: String,
     },
+    /// The owner of the journal cannot use the data as a whole.
+    Unfit {
+        /// Reason that the owner gave.
+        reason: String,
+    },
     /// A record longer than [`MAX_RECORD_BYTES`].
     RecordTooLarge {
         /// Its length.
@@ -219,6 +224,7 @@ impl Error {
             Error::Damaged(damage) => Some(&damage.file),
             Error::Failed(cause) | Error::BeyondRepair(cause) => cause.file(),
             Error::Locked
+            | Error::Unfit { .. }
             | Error::IdentityTooLong { .. }
             | Error::EndsBeforeSnapshot { .. }
             | Error::RecordTooLarge { .. }
@@ -266,6 +272,9 @@ impl fmt::Display for Error {
             ),
             Error::Refused { file, offset, reason } => {
                 write!(f, "the record at byte {offset} of {file} cannot be read: {reason}")
+            }
+            Error::Unfit { reason } => {
+                write!(f, "the data does not fit the configuration: {reason}")
             }
             Error::RecordTooLarge { bytes } => {
                 write!(f, "a record of {bytes} bytes; at most {MAX_RECORD_BYTES} are possible")

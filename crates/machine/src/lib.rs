@@ -185,6 +185,15 @@ pub trait Recovery {
     /// The reason, as text for people, if the bytes are not a record of this machine.
     fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String>;
 
+    /// Checks that the data as a whole fits the configuration. Called after all parts and records
+    /// were taken.
+    ///
+    /// # Errors
+    /// The reason, as text for people.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Returns the machine. Must be called after all parts and records were taken.
     fn into_machine(self) -> Self::Machine;
 }

@@ -54,6 +54,21 @@ impl Clock {
         }
     }
 
+    /// Returns for how long the operating system has been suspended since it started. Instants do
+    /// not advance meanwhile.
+    pub(crate) fn suspended(&self) -> Duration {
+        use rustix::time::{ClockId, clock_gettime};
+
+        if self.0.is_some() {
+            return Duration::ZERO;
+        }
+        let [running, all] = [ClockId::Monotonic, ClockId::Boottime].map(|id| {
+            let time = clock_gettime(id);
+            Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+        });
+        all.saturating_sub(running)
+    }
+
     pub(crate) fn instant(&self) -> Instant {
         match &self.0 {
             None => Instant::now(),

@@ -84,6 +84,9 @@ pub(crate) struct Worker {
     /// Whether the site is alive; connections end when it is not.
     alive: watch::Sender<bool>,
     started: Instant,
+    /// For how long the operating system was suspended before, and since then.
+    suspended_before: Duration,
+    suspended: Cell<Duration>,
 }
 
 struct State {
@@ -132,12 +135,29 @@ pub(crate) struct Counters {
     pub(crate) batch_sum_us: u64,
 }
 
+/// Shortest suspension that is noticed.
+const SUSPENSION: Duration = Duration::from_millis(20);
+
 impl Worker {
     /// Returns the time, read once for a batch of commands.
     pub(crate) fn now(&self) -> Now {
         let elapsed = self.network.clock().instant().saturating_duration_since(self.started);
+        let elapsed = elapsed + self.suspended();
         let physical = self.network.wall_clock(self.address.site);
         Now { monotonic: Monotonic(elapsed.as_nanos() as u64), physical }
+    }
+
+    /// Returns for how long the operating system was suspended since the worker started. Leases of
+    /// `reservations` end meanwhile; other protocols do not depend on it.
+    fn suspended(&self) -> Duration {
+        if self.spec.spaces.have_bounds() {
+            let suspended = self.network.clock().suspended().saturating_sub(self.suspended_before);
+            // The two readings behind it are some time apart.
+            if suspended > self.suspended.get() + SUSPENSION {
+                self.suspended.set(suspended);
+            }
+        }
+        self.suspended.get()
     }
 
     /// Runs `action` on UniStore's machine. Must not be called from within another action.
@@ -464,7 +484,7 @@ impl Worker {
     }
 
     fn instant(&self, at: Monotonic) -> Instant {
-        self.started + Duration::from_nanos(at.0)
+        self.started + Duration::from_nanos(at.0).saturating_sub(self.suspended.get())
     }
 
     fn keys_by_space(&self, status: &Status<'_>) -> Vec<u64> {
@@ -563,6 +583,7 @@ pub(crate) fn run(
     let guarded = Cell::new(users.are_configured());
     let serving = engine.machine().serves();
     let started_at = network.clock().instant();
+    let suspended_before = network.clock().suspended();
     let worker = Rc::new(Worker {
         address,
         spec,
@@ -598,6 +619,8 @@ pub(crate) fn run(
         written: Notify::new(),
         alive: watch::Sender::new(true),
         started: started_at,
+        suspended_before,
+        suspended: Cell::default(),
     });
     let local = tokio::task::LocalSet::new();
     runtime.block_on(local.run_until(async {

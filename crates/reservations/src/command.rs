@@ -93,6 +93,12 @@ pub enum Command {
         /// The last position that remains.
         upto: Position,
     },
+    /// From the host: its streams and its strong history reach back to the state that the machine
+    /// has got from another site, and from now on the host keeps what the machine has not read.
+    Continues {
+        /// The partition.
+        partition: PartitionId,
+    },
     /// From the host: its streams or its strong history do not reach back to what the machine has.
     /// The machine gets the state of another site again.
     Lacks {
@@ -169,6 +175,8 @@ pub enum Response {
     Version(Version),
     /// To [`Command::Remove`].
     Removing,
+    /// To [`Command::Continues`].
+    Continues,
     /// To [`Command::Lacks`].
     Emptied,
     /// To [`Command::Take`]: the tokens, which the transaction lists as a [`Claim`].

@@ -221,6 +221,13 @@ impl Config {
         found.map(|(_, policy)| *policy)
     }
 
+    /// Returns the prefixes of keys with error bounds, in order.
+    pub(crate) fn prefixes(&self) -> Vec<Vec<u8>> {
+        let mut prefixes: Vec<_> = self.policies.iter().map(|(prefix, _)| prefix.clone()).collect();
+        prefixes.sort();
+        prefixes
+    }
+
     /// Returns the partition of a key.
     pub fn partition_of(&self, key: &[u8]) -> PartitionId {
         PartitionId::of(key, self.topology.partitions)

@@ -18,7 +18,7 @@ use self::guard::Reservation;
 use crate::agreed::Agreed;
 use crate::command::{Answer, Command, Response};
 use crate::config::{Config, Rule};
-use crate::message::{Event, Input, Message, Output};
+use crate::message::{Body, Event, Input, Message, Output};
 use crate::numbers::{Position, Version};
 use crate::outbox::{Outbox, Step, Subject};
 use crate::partition::Partition;
@@ -80,7 +80,8 @@ impl Reservations {
     /// Starts the process.
     pub(crate) fn start(&mut self) {
         let incarnation = self.config.incarnation;
-        self.step(Monotonic(0)).1.record(&Record::Started(incarnation));
+        let prefixes = self.config.prefixes();
+        self.step(Monotonic(0)).1.record(&Record::Started { incarnation, prefixes });
     }
 
     /// Returns how much of all streams of a partition the machine has, by site.
@@ -98,6 +99,12 @@ impl Reservations {
     /// [`version`](Self::version); before, the machine ignores streams and versions.
     pub fn has_state(&self, partition: PartitionId) -> bool {
         self.partitions.get(&partition).is_some_and(|it| it.filling.is_filled())
+    }
+
+    /// Returns whether the host has said that its streams continue the state of a partition
+    /// ([`Command::Continues`]). This is true of a partition that began without any data.
+    pub fn continues(&self, partition: PartitionId) -> bool {
+        self.partitions.get(&partition).is_some_and(|it| it.filling.continues())
     }
 
     /// Returns whether the site may answer intervals of a partition while its lease lasts (R3).
@@ -135,6 +142,7 @@ impl Reservations {
             | Command::Changed { partition, .. }
             | Command::Unchanged { partition, .. }
             | Command::Remove { partition, .. }
+            | Command::Continues { partition }
             | Command::Lacks { partition } => *partition,
             Command::Take { key, .. }
             | Command::GiveBack { key, .. }
@@ -161,6 +169,10 @@ impl Reservations {
                 partition.remove(site, upto);
                 step.reply(request, Response::Removing);
             }
+            Command::Continues { .. } => {
+                partition.continue_filled(step);
+                step.reply(request, Response::Continues);
+            }
             Command::Lacks { .. } => {
                 partition.empty(step);
                 step.reply(request, Response::Emptied);
@@ -183,6 +195,12 @@ impl Reservations {
     /// process whose data is gone.
     fn on_message(&mut self, now: Monotonic, from: Address, generation: u32, message: Message) {
         if !self.listens_to(from.site, generation) {
+            return;
+        }
+        let agreed = self.partitions.get(&message.partition).map(|it| &it.agreed);
+        if matches!(message.body, Body::StateRequest { .. })
+            && agreed.is_some_and(|agreed| !self.has_removed_former(from.site, agreed))
+        {
             return;
         }
         let (partitions, mut step) = self.step(now);

@@ -49,8 +49,14 @@ pub struct Sponsored {
 /// A step that must be durable before a message that follows it leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
-    /// A process of the worker has started, with this number.
-    Started(u64),
+    /// A process of the worker has started.
+    Started {
+        /// The number.
+        incarnation: u64,
+        /// Prefixes of the keys with error bounds. They cannot change, because the machine would
+        /// lack updates of other keys.
+        prefixes: Vec<Vec<u8>>,
+    },
     /// The site has more of a stream.
     Stream {
         /// The partition.
@@ -100,6 +106,8 @@ pub enum Record {
     Filled(Box<PartitionPart>),
     /// The site has no state that it can use, and gets another one.
     Emptied(PartitionId),
+    /// The host's streams continue the state of a partition that came from another site.
+    Continued(PartitionId),
 }
 
 /// The durable state of a key.
@@ -148,6 +156,8 @@ pub struct PartitionPart {
     pub sponsored: Vec<Sponsored>,
     /// Whether the site has the state; `false` at a joining site.
     pub filled: bool,
+    /// Whether the host's streams continue it.
+    pub continues: bool,
 }
 
 /// A part of a checkpoint. Everything but the keys comes first, in one part.
@@ -157,6 +167,8 @@ pub enum Part {
     Rest {
         /// Number of the process.
         incarnation: u64,
+        /// See [`Record::Started`].
+        prefixes: Vec<Vec<u8>>,
         /// The partitions.
         partitions: Vec<PartitionPart>,
         /// Open promises.

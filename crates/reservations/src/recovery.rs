@@ -34,7 +34,8 @@ impl Recovery {
     /// The bytes are no part of this protocol.
     pub fn take_part(&mut self, lsn: u64, part: &[u8]) -> Result<(), String> {
         match Part::decode(part).map_err(|error| error.to_string())? {
-            Part::Rest { incarnation, partitions, promises } => {
+            Part::Rest { incarnation, prefixes, partitions, promises } => {
+                self.check_prefixes(&prefixes)?;
                 self.rest = lsn;
                 self.note_incarnation(incarnation);
                 for part in partitions {
@@ -63,8 +64,30 @@ impl Recovery {
     /// The bytes are no record of this protocol.
     pub fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String> {
         let record = Record::decode(record).map_err(|error| error.to_string())?;
+        if let Record::Started { prefixes, .. } = &record {
+            self.check_prefixes(prefixes)?;
+        }
         self.replay(lsn, record);
         Ok(())
+    }
+
+    /// Checks that the same keys have error bounds as when the data was written.
+    fn check_prefixes(&self, kept: &[Vec<u8>]) -> Result<(), String> {
+        let own = self.worker.config.prefixes();
+        if own == kept {
+            return Ok(());
+        }
+        let list = |prefixes: &[Vec<u8>]| {
+            let names = prefixes.iter().map(|it| format!("'{}'", String::from_utf8_lossy(it)));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        Err(format!(
+            "keys that begin with {} had an error bound when the data was written, and now those that begin with {} \
+             have one. The spaces with `error` cannot change while they have data: restore the former lines, or run \
+             `solera backup` with them and `solera restore` into a new cluster with the new ones",
+            list(kept),
+            list(&own)
+        ))
     }
 
     fn note_incarnation(&mut self, incarnation: u64) {
@@ -81,7 +104,7 @@ impl Recovery {
     fn replay(&mut self, lsn: u64, record: Record) {
         let lacks_rest = lsn > self.rest;
         match record {
-            Record::Started(incarnation) => {
+            Record::Started { incarnation, .. } => {
                 self.filled.clear();
                 self.note_incarnation(incarnation);
             }
@@ -122,7 +145,13 @@ impl Recovery {
                     partition.restore_emptied();
                 }
             }
-            Record::Promised(..)
+            Record::Continued(partition) if lacks_rest => {
+                if let Some(partition) = self.worker.partitions.get_mut(&partition) {
+                    partition.restore_continued();
+                }
+            }
+            Record::Continued(_)
+            | Record::Promised(..)
             | Record::Ended(_)
             | Record::Pinned { .. }
             | Record::Emptied(_) => {}

@@ -25,7 +25,7 @@ const PARTITION: PartitionId = PartitionId(300);
 type Place = (u8, &'static str);
 const BODIES: u8 = 6;
 const CHANGES: u8 = 12;
-const RECORDS: u8 = 10;
+const RECORDS: u8 = 11;
 const PARTS: u8 = 2;
 const CLAIMS: u8 = 2;
 
@@ -59,7 +59,7 @@ fn change_place(change: &Change) -> u8 {
 
 fn record_place(record: &Record) -> Place {
     match record {
-        Record::Started(_) => (0, "Started"),
+        Record::Started { .. } => (0, "Started"),
         Record::Stream { .. } => (1, "Stream"),
         Record::Changed { .. } => (2, "Changed"),
         Record::Promised(..) => (3, "Promised"),
@@ -68,6 +68,7 @@ fn record_place(record: &Record) -> Place {
         Record::Pinned { .. } => (6, "Pinned"),
         Record::FilledKeys(_) => (7, "FilledKeys"),
         Record::Filled(_) => (8, "Filled"),
+        Record::Continued(_) => (10, "Continued"),
         Record::Emptied(_) => (9, "Emptied"),
     }
 }
@@ -160,6 +161,7 @@ fn rest() -> PartitionPart {
         pin: Some(pin()),
         sponsored: vec![Sponsored { version: Version(139), site: SiteId(1), since: seen() }],
         filled: true,
+        continues: false,
     }
 }
 
@@ -209,7 +211,7 @@ fn records() -> Vec<Record> {
     let id = PromiseId { coordinator: 2, sequence: 500 };
     let placed = |position, entry| Placed { position: Position(position), key: key(), entry };
     let mut records = vec![
-        Record::Started(3),
+        Record::Started { incarnation: 3, prefixes: vec![b"views:".to_vec()] },
         Record::Stream {
             partition: PARTITION,
             origin: SiteId(1),
@@ -223,6 +225,7 @@ fn records() -> Vec<Record> {
         Record::FilledKeys(vec![key_part()]),
         Record::Filled(Box::new(rest())),
         Record::Emptied(PARTITION),
+        Record::Continued(PARTITION),
     ];
     let (version, read) = (Version(133), Version(129));
     let changed = |change| Record::Changed { partition: PARTITION, version, read, change };
@@ -233,7 +236,12 @@ fn records() -> Vec<Record> {
 fn parts() -> Vec<Part> {
     let id = PromiseId { coordinator: 2, sequence: 500 };
     vec![
-        Part::Rest { incarnation: 3, partitions: vec![rest()], promises: vec![(id, vec![held()])] },
+        Part::Rest {
+            incarnation: 3,
+            prefixes: vec![b"views:".to_vec()],
+            partitions: vec![rest()],
+            promises: vec![(id, vec![held()])],
+        },
         Part::Keys(vec![key_part()]),
     ]
 }

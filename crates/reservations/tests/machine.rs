@@ -891,7 +891,16 @@ fn with_and_without_data() -> (Host, Host) {
         let key = number.to_be_bytes().to_vec();
         source.change(Change::Propose { key, floor: number.into() });
     }
-    source.machine.set_members(source.reading(), &returned(site(1), false));
+    // Nobody gets a state before its former generation is removed.
+    let mut joiner = Host::in_generation(1, 1, None);
+    for host in [&mut source, &mut joiner] {
+        host.machine.set_members(host.reading(), &returned(site(1), false));
+    }
+    joiner.wait(Duration::from_millis(20));
+    exchange([&mut source, &mut joiner]);
+    assert!(!joiner.machine.has_state(PARTITION));
+    source.change(Change::Exclude { site: site(1), term: Term(1) });
+    source.change(Change::Remove { site: site(1), generation: 0, upto: Position(10) });
     source.sent.clear();
     let mut joiner = Host::in_generation(1, 1, None);
     joiner.machine.set_members(joiner.reading(), &returned(site(1), false));

@@ -109,7 +109,7 @@ fn every_rule_is_needed() {
         (Rule::ReclaimAfterEnd, Wrong, 0),
         (Rule::CountPromises, Wrong, 0),
         (Rule::CountSpent, Wrong, 0),
-        (Rule::RestoreCommits, Wrong, 200),
+        (Rule::RestoreCommits, Wrong, 1600),
         (Rule::ReaderLease, Wrong, 0),
         (Rule::WaitForLease, Wrong, 0),
         (Rule::LeaseIsVolatile, Wrong, 0),

@@ -102,6 +102,9 @@ struct Attempt {
     begin: Option<u64>,
     end: Option<u64>,
     never: bool,
+    /// The site and its generation. A removal may lose their updates.
+    site: usize,
+    generation: u32,
 }
 
 /// The sessions, and what they observed.
@@ -258,7 +261,10 @@ impl BoundsSessions {
         let single = (increments.len() == 1).then(|| increments[0].clone());
         self.sessions[index].attempt = self.attempts.len();
         let begin = single.is_some().then_some(world.now);
-        self.attempts.push(Attempt { increments, begin, end: None, never: false });
+        let site = self.sessions[index].worker.site.index();
+        let generation = world.generation(site);
+        let attempt = Attempt { increments, begin, end: None, never: false, site, generation };
+        self.attempts.push(attempt);
         match single {
             Some((key, amount)) => {
                 let (level, op) = (Level::Causal, Op::IncrBy(amount));
@@ -508,7 +514,7 @@ impl BoundsSessions {
             }
         }
         for key in self.keys() {
-            let history = self.history(&key);
+            let history = self.history(world, &key);
             match interval::check(&history, STATES) {
                 Ok(true) => world.tally.count("bounds: histories decided"),
                 Ok(false) => world.tally.count("bounds: histories compared with bounds"),
@@ -524,7 +530,7 @@ impl BoundsSessions {
         std::mem::take(&mut self.problems)
     }
 
-    fn history(&self, key: &Key) -> History {
+    fn history(&self, world: &World, key: &Key) -> History {
         let mut updates = Vec::new();
         for attempt in self.attempts.iter().filter(|it| !it.never) {
             let Some(begin) = attempt.begin else { continue };
@@ -532,6 +538,12 @@ impl BoundsSessions {
             let amount: i128 = of_key.map(|(_, amount)| i128::from(*amount)).sum();
             if amount != 0 {
                 updates.push(Update { amount, begin, end: attempt.end });
+                let removed = attempt.generation < world.generation(attempt.site)
+                    || world.state(attempt.site) == SiteState::Destroyed;
+                if removed && attempt.end.is_some() {
+                    // The removal may have undone it at any time since.
+                    updates.push(Update { amount: -amount, begin, end: None });
+                }
             }
         }
         let reads = self.reads.get(key).cloned().unwrap_or_default();

@@ -79,7 +79,7 @@ pub(crate) struct Others {
 pub(crate) struct Host {
     first_question: u64,
     topology: Arc<Topology>,
-    guarded: Option<GuardedKeys>,
+    pub(crate) guarded: Option<GuardedKeys>,
 }
 
 impl Host {

@@ -14,6 +14,8 @@ pub struct Recovery {
     reservations: Option<solera_reservations::Recovery>,
     trial: Option<solera_trial::Recovery>,
     host: Host,
+    /// Whether the data contains some of `reservations`.
+    has_reservations: bool,
 }
 
 impl Recovery {
@@ -28,7 +30,7 @@ impl Recovery {
         let host = Host::of(&config.unistore);
         let unistore = solera_unistore::Recovery::new(config.unistore, seed);
         let trial = config.trial.map(solera_trial::Recovery::new);
-        Recovery { unistore, primary, occult, reservations, trial, host }
+        Recovery { unistore, primary, occult, reservations, trial, host, has_reservations: false }
     }
 
     /// Returns the recovery of `primary`.
@@ -56,6 +58,7 @@ impl Recovery {
 
     /// Returns the recovery of `reservations`.
     fn reservations(&mut self) -> Result<&mut solera_reservations::Recovery, String> {
+        self.has_reservations = true;
         self.reservations.as_mut().ok_or_else(|| {
             "bytes of protocol 4 (reservations), which this node does not run: the [[space]] with an error bound \
              whose keys are in this data is missing in solera.toml. A data directory that holds data of \
@@ -98,6 +101,20 @@ impl solera_machine::Recovery for Recovery {
             solera_reservations::PROTOCOL => self.reservations()?.take_record(lsn, record),
             solera_trial::PROTOCOL => self.trial()?.take_record(lsn, record),
             _ => self.unistore.take_record(lsn, record),
+        }
+    }
+
+    /// The machine of error bounds must have all updates of its keys.
+    fn check(&self) -> Result<(), String> {
+        let Some(guarded) = self.host.guarded.as_ref().filter(|_| !self.has_reservations) else {
+            return Ok(());
+        };
+        match self.unistore.each_key().find(|key| guarded.contains(key.as_bytes())) {
+            None => Ok(()),
+            Some(key) => Err(format!(
+                "'{key}' was written before its space had an error bound. Remove `error` from the space again, or \
+                 run `solera backup` without it and `solera restore` into a new cluster with it"
+            )),
         }
     }
 

@@ -47,6 +47,11 @@ impl Replica {
         partition.filled.then_some(History { forgotten, upto, updates })
     }
 
+    /// Returns whether the worker owns a partition and has its data.
+    pub fn is_filled(&self, id: PartitionId) -> bool {
+        self.worker.index_of(id).is_some_and(|index| self.worker.partitions[index].filled)
+    }
+
     /// Notes that another protocol of the worker has read the history of an origin up to a time.
     /// The replica keeps later updates for it.
     pub fn note_read(&mut self, id: PartitionId, origin: Origin, upto: Timestamp) {

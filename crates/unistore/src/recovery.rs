@@ -14,7 +14,7 @@ use crate::config::{Config, Rule};
 use crate::groups::first_run;
 use crate::heard::Heard;
 use crate::message::Update;
-use crate::partition::{Restored, Restoring};
+use crate::partition::{Partition, Restored, Restoring};
 use crate::rare;
 use crate::record::{Decision, Part, Prepared, Promise, Record};
 use crate::replica::Replica;
@@ -75,6 +75,11 @@ impl Recovery {
         let unresolved = HashMap::with_hasher(FixedState::with_seed(seed));
         let listed = vec![0; replica.worker.partitions.len()];
         Recovery { replica, saved, last: 0, unresolved, listed, promise }
+    }
+
+    /// Returns the keys that were restored so far.
+    pub fn each_key(&self) -> impl Iterator<Item = &Key> {
+        self.replica.worker.partitions.iter().flat_map(Partition::each_key)
     }
 
     /// Takes a part of a checkpoint, which contains the effects of all records up to `lsn`.

@@ -1,6 +1,6 @@
 //! Intervals that contain the values of counters.
 
-use solera_data::{BOUNDS, Key, Op, Outcome};
+use solera_data::{Key, Op, Outcome};
 use solera_machine::Address;
 use solera_reservations::{Command, Response};
 use solera_session::{AskInterval, Interval};
@@ -19,18 +19,17 @@ impl Worker {
             return 0;
         }
         let (now, mut pasts) = (self.now(), Pasts::none(self.spec.sites.len()));
-        self.with(|replica| {
-            let is_agreement = |key: &&Key| key.as_bytes().starts_with(BOUNDS.as_bytes());
-            let keys: Vec<Key> =
-                replica.status().each_key().filter(is_agreement).cloned().collect();
-            let mut exists = |key: &&Key| {
-                let level = self.spec.spaces.level_of(key.as_bytes());
-                let found =
-                    replica.execute_at_once(now, &mut pasts, level, key.as_bytes(), &Op::Exists);
-                found == Some(Ok(Outcome::Int(1)))
-            };
-            keys.iter().filter(|key| exists(key)).count()
-        })
+        let mut state = self.state.borrow_mut();
+        let machine = state.engine.machine_mut();
+        let keys: Vec<Key> = machine.agreement_keys().cloned().collect();
+        let replica = machine.unistore_mut();
+        let mut exists = |key: &&Key| {
+            let level = self.spec.spaces.level_of(key.as_bytes());
+            let found =
+                replica.execute_at_once(now, &mut pasts, level, key.as_bytes(), &Op::Exists);
+            found == Some(Ok(Outcome::Int(1)))
+        };
+        keys.iter().filter(|key| exists(key)).count()
     }
 
     /// Reads an interval at the worker that owns the key. Returns `None` if no reply comes.

@@ -38,6 +38,7 @@ pub(crate) fn next_part(
         let promises = worker.promises.iter().map(|(id, held)| (*id, held.clone()));
         return Some(Part::Rest {
             incarnation: worker.config.incarnation,
+            prefixes: worker.config.prefixes(),
             partitions: worker.partitions.iter().map(|(id, it)| it.as_part(*id)).collect(),
             promises: promises.collect(),
         });

@@ -10,6 +10,7 @@ use std::time::Duration;
 use solera_time::Monotonic;
 
 use super::Partition;
+use crate::config::Config;
 use crate::outbox::Step;
 
 #[derive(Debug, Default)]
@@ -51,6 +52,14 @@ impl Partition {
             || !self.waiting.is_empty()
             || self.agreed.closed.is_some()
             || self.right.removes()
+            || self.must_return(step.config)
+    }
+
+    /// Returns whether the site has joined again, and the record does not say so yet. Other sites
+    /// ignore its stream until then.
+    fn must_return(&self, config: &Config) -> bool {
+        let removal = self.agreed.removed.get(&self.me);
+        removal.is_some_and(|it| it.returned.is_none() && config.generation > it.generation)
     }
 
     /// Returns whether some site uses the partition. When that begins, the silence of readers

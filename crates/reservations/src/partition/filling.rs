@@ -44,6 +44,8 @@ struct Incoming {
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
     filled: bool,
+    /// Whether the host's streams continue the state.
+    continues: bool,
     /// Sites that may have the state.
     members: Vec<SiteId>,
     /// Number of transfers that were begun.
@@ -54,17 +56,34 @@ pub(crate) struct Filling {
 
 impl Filling {
     pub(crate) fn new(filled: bool) -> Filling {
-        Filling { filled, ..Filling::default() }
+        Filling { filled, continues: filled, ..Filling::default() }
     }
 
     pub(crate) fn is_filled(&self) -> bool {
         self.filled
+    }
+
+    pub(crate) fn continues(&self) -> bool {
+        self.filled && self.continues
     }
 }
 
 impl Partition {
     pub(crate) fn set_members(&mut self, members: &[SiteId]) {
         self.filling.members = members.iter().copied().filter(|site| *site != self.me).collect();
+    }
+
+    /// The host's streams continue the state.
+    pub(crate) fn continue_filled(&mut self, step: &mut Step<'_>) {
+        if self.filling.filled && !self.filling.continues {
+            step.record(&Record::Continued(self.id));
+            self.restore_continued();
+        }
+    }
+
+    /// Restores that the host's streams continue the state.
+    pub(crate) fn restore_continued(&mut self) {
+        self.filling.continues = true;
     }
 
     /// The state is of no use: the host cannot continue it. The site gets another one.
@@ -213,7 +232,7 @@ impl Partition {
             }
         }
         self.restore(rest);
-        self.filling = Filling { filled: true, ..filling };
+        self.filling = Filling { filled: true, continues: false, ..filling };
         self.sponsored = sponsored;
         let right = self.agreed.reader(self.me).map(|reader| (reader.term, reader.renewals));
         self.pin = pin.filter(|pin| right == Some((pin.term, pin.renewals)));

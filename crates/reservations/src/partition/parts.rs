@@ -26,6 +26,7 @@ impl Partition {
             pin: self.pin.clone(),
             sponsored: self.sponsored.clone(),
             filled: self.filling.is_filled(),
+            continues: self.filling.continues(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use solera_commands::{Command as Described, Unit};
 use solera_config::Denied;
+use solera_data::BOUNDS;
 use solera_resp::Arguments;
 
 use super::ClientSession;
@@ -39,6 +40,13 @@ impl<W: Context> ClientSession<W> {
         unit: Unit,
         keys: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Result<(), Refused> {
+        // Every site trusts the agreements on error bounds.
+        if self.worker.spec().spaces.have_bounds()
+            && unit.command().has_flag("write")
+            && keys.clone().any(|key| key.starts_with(BOUNDS.as_bytes()))
+        {
+            return Err(Refused::Denied(Denied::Key));
+        }
         if !self.worker.is_guarded() {
             return Ok(());
         }

@@ -15,7 +15,8 @@ use solera_machine::{AskId, GuardQuestion, Input, Machine, Now, Output, Partitio
 use solera_machine::{Topology, codec};
 use solera_membership::{Members, Participant, SiteStatus};
 use solera_reservations::{
-    Change, Command, Entry, Epoch, Placed, Position, Question, Reservations, Response, Version,
+    Answer, Change, Command, Entry, Epoch, Placed, Position, Question, Reservations, Response,
+    Version,
 };
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 use solera_unistore::{GuardedKeys, Kind, Pasts, Replica, Update};
@@ -48,8 +49,6 @@ struct Feed {
     record: Key,
     /// Key of the ends of epochs.
     ends: Key,
-    /// Whether the machine has the state of the partition, and the histories reach back to it.
-    continues: bool,
 }
 
 /// Returns a reserved key of a partition.
@@ -72,11 +71,9 @@ impl Bounds {
         let address = unistore.address();
         let mut partitions = BTreeMap::new();
         for id in topology.owned_by(address) {
-            // A restarted machine has had all that UniStore's journal contains.
-            let continues = machine.has_state(id);
             let (record, ends) = ("record", "ends");
             let [record, ends] = [record, ends].map(|name| reserved(id, topology.partitions, name));
-            partitions.insert(id, Feed { record, ends, continues });
+            partitions.insert(id, Feed { record, ends });
             let known = machine.known(id).map_or(Position(0), |known| known[address.site.index()]);
             for update in unistore.own_updates(id, Timestamp(known.0)) {
                 for (key, amount) in increments(update, &keys) {
@@ -115,10 +112,10 @@ impl Bounds {
 
     /// Returns what UniStore's histories have beyond the machine's state. Times without updates
     /// count if `beat` is set.
-    fn news(&mut self, unistore: &Replica, beat: bool) -> Vec<Command> {
+    fn news(&self, unistore: &Replica, beat: bool) -> Vec<Command> {
         let mut news = Vec::new();
         let sites = unistore.members().sites();
-        for (id, feed) in &mut self.partitions {
+        for (id, feed) in &self.partitions {
             let partition = *id;
             let (Some(known), Some(version)) =
                 (self.machine.known(partition), self.machine.version(partition))
@@ -126,16 +123,24 @@ impl Bounds {
                 continue;
             };
             if !self.machine.has_state(partition) {
-                feed.continues = false;
                 continue;
             }
-            if !feed.continues {
-                let reaches_back = reaches_back(unistore, partition, known, version);
-                feed.continues = reaches_back == Some(true);
-                news.extend((reaches_back == Some(false)).then_some(Command::Lacks { partition }));
-                if !feed.continues {
+            // A joining site may lose UniStore's data again while it gets them.
+            let reaches_back = match self.machine.continues(partition) {
+                true => unistore.is_filled(partition).then_some(true).or(Some(false)),
+                false => reaches_back(unistore, partition, known, version),
+            };
+            match reaches_back {
+                Some(true) if self.machine.continues(partition) => {}
+                Some(true) => {
+                    news.push(Command::Continues { partition });
                     continue;
                 }
+                Some(false) => {
+                    news.push(Command::Lacks { partition });
+                    continue;
+                }
+                None => continue,
             }
             for (origin, after) in SiteId::all(sites).zip(known) {
                 let from = Timestamp(after.0);
@@ -179,7 +184,11 @@ impl Bounds {
         for partition in self.partitions.keys().copied().filter(|id| self.machine.has_state(*id)) {
             let known = self.machine.known(partition).unwrap_or_default();
             for (site, known) in (0..).map(SiteId).zip(known) {
-                unistore.note_read(partition, Origin::Site(site), Timestamp(known.0));
+                // The machine ends the stream of a removed site at the cut. There is nothing
+                // between the cut and the end of the generation.
+                let end = unistore.members().open_gap(site).map_or(Timestamp::ZERO, |it| it.end);
+                let upto = Timestamp(known.0).max(end);
+                unistore.note_read(partition, Origin::Site(site), upto);
             }
             let version = self.machine.version(partition).unwrap_or_default();
             unistore.note_read(partition, Origin::Strong, Timestamp(version.0));
@@ -253,11 +262,14 @@ impl Site {
         collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
         action(&mut bounds.machine);
         self.settle_bounds(now);
+        self.note_participants();
     }
 
     /// Collects the outputs of `reservations`, and passes its questions to UniStore and its answers
     /// as a guard to the participant.
     fn settle_bounds(&mut self, now: Now) {
+        // A joining site has no part in any history yet.
+        let serves = self.serves();
         while let Some(bounds) = &mut self.bounds
             && let Some(output) = bounds.machine.poll_output()
         {
@@ -268,6 +280,10 @@ impl Site {
                 }
                 output => match output.widen() {
                     Ok(output) => self.outputs.push_back(output),
+                    Err((ask, _)) if !serves => {
+                        let answer = Answer::Unknown;
+                        bounds.machine.handle(now, Input::Answered { ask, answer });
+                    }
                     Err((ask, question)) => {
                         let (asker, command) = bounds.command_of(ask, question);
                         self.ask_unistore(now, asker, command);
@@ -314,8 +330,14 @@ impl Site {
         let Some(bounds) = &mut self.bounds else { return };
         bounds.machine.set_members(now, members);
         let mut inputs = Vec::new();
-        for site in members.which(SiteStatus::Gone) {
-            let Some(gap) = members.open_gap(site) else { continue };
+        for site in SiteId::all(members.sites()) {
+            // A site may join again before the record has the removal of its last generation.
+            let gap = match members.status(site) {
+                SiteStatus::Gone => members.open_gap(site),
+                SiteStatus::Joining => members.gaps(site).last().copied(),
+                SiteStatus::Member | SiteStatus::Leaving => None,
+            };
+            let Some(gap) = gap else { continue };
             let upto = Position(gap.cut.0);
             for partition in bounds.partitions.keys().copied() {
                 let command = Command::Remove { partition, site, upto };
@@ -328,6 +350,12 @@ impl Site {
     /// Returns the machine of `reservations`, if the worker runs it.
     pub fn reservations(&self) -> Option<&Reservations> {
         self.bounds.as_ref().map(|bounds| &bounds.machine)
+    }
+
+    /// Returns the reserved keys of this worker's partitions, if it runs `reservations`.
+    pub fn agreement_keys(&self) -> impl Iterator<Item = &Key> {
+        let feeds = self.bounds.iter().flat_map(|bounds| bounds.partitions.values());
+        feeds.flat_map(|feed| [&feed.record, &feed.ends])
     }
 
     /// Returns whether a key has an error bound.
