@@ -163,6 +163,11 @@ pub enum Rule {
     FoundAfterEnds,
     /// A holder stops when a reader waits because of tokens that do not fit the floor.
     EndForReader,
+    /// The host reports the end of a committed transaction when the site's stream contains its
+    /// updates.
+    EndAfterStream,
+    /// The host keeps its histories until the machine has read them.
+    KeepUnread,
 }
 
 /// Configuration of a worker.

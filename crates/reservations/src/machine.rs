@@ -123,6 +123,11 @@ impl Reservations {
         self.partitions.values().map(|partition| partition.visits).sum()
     }
 
+    /// Returns whether a rule of the host is in force.
+    pub fn keeps(&self, rule: Rule) -> bool {
+        self.config.has(rule)
+    }
+
     /// Returns the open promises.
     pub fn promises(&self) -> impl Iterator<Item = PromiseId> + '_ {
         self.promises.keys().copied()

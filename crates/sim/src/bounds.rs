@@ -8,17 +8,15 @@ use solera_checker::interval::{self, History, Read, Update};
 use solera_data::{Key, Op, Outcome};
 use solera_levels::Level;
 use solera_machine::{Address, PartitionId, RequestId};
-use solera_reservations::{Cannot, Policy, Response as Answered, Rule, Timing};
+use solera_reservations::{Cannot, Response as Answered};
 use solera_time::{SiteId, Vector};
 use solera_unistore::{Command, CommandError, Kind, Response, TxId};
 
 use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::Scenario;
+use crate::scenario::{BOUNDS_PREFIX as PREFIX, Scenario};
 use crate::world::{SiteState, World, WorldEvent};
 
-/// Prefix of the counters.
-const PREFIX: &str = "b:";
 /// Wake-ups of these sessions, beyond those of other clients.
 const WAKES: usize = 1 << 45;
 /// Requests of these sessions.
@@ -31,41 +29,6 @@ const KEYS: u64 = 3;
 const STATES: usize = 400;
 /// Time that a read may wait.
 const PATIENCE: Duration = Duration::from_millis(1800);
-
-/// How workers keep error bounds.
-#[derive(Clone, Debug)]
-pub(crate) struct BoundsShape {
-    pub(crate) policy: Policy,
-    pub(crate) timing: Timing,
-    pub(crate) without: solera_machine::Without<Rule>,
-}
-
-impl BoundsShape {
-    pub(crate) fn draw(scenario: &Scenario) -> BoundsShape {
-        let mut random = Random::new(scenario.seed.wrapping_mul(67_867_967).wrapping_add(3));
-        let ms = Duration::from_millis;
-        let policy = Policy {
-            tolerance_ppm: random.weighted(&[(30, 50_000), (40, 100_000), (30, 300_000)]),
-            spare: random.weighted(&[(50, 4), (50, 40)]),
-            lease: ms(random.within(100, 600)),
-        };
-        let timing = Timing {
-            right: ms(1500),
-            exclusion: ms(3200),
-            report: ms(random.within(10, 60)),
-            retry: ms(random.within(20, 100)),
-            tick: ms(random.within(3, 10)),
-            patience: ms(1000),
-            keep: ms(random.within(200, 3000)),
-        };
-        BoundsShape { policy, timing, without: Default::default() }
-    }
-
-    /// Returns the prefixes with their policies.
-    pub(crate) fn policies(&self) -> [(Vec<u8>, Option<Policy>); 1] {
-        [(PREFIX.into(), Some(self.policy))]
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Doing {

@@ -418,12 +418,10 @@ impl<'a> Run<'a> {
 
     fn observe(&mut self, events: Vec<WorldEvent>) {
         for world_event in events {
-            let Some(world_event) = self.bounds.observe(&mut self.world, world_event) else {
-                continue;
-            };
-            let Some(world_event) = self.guarded.observe(&mut self.world, world_event) else {
-                continue;
-            };
+            let world = &mut self.world;
+            let world_event = self.bounds.observe(world, world_event);
+            let world_event = world_event.and_then(|it| self.guarded.observe(world, it));
+            let Some(world_event) = world_event else { continue };
             match world_event {
                 WorldEvent::Bounds(..) => {}
                 WorldEvent::Wake(client) => {

@@ -1,5 +1,6 @@
 //! Scenarios: everything that a seed determines before the world starts.
 
+mod bounds_shape;
 mod occult_shape;
 
 use std::sync::Arc;
@@ -9,7 +10,6 @@ use solera_links::Sizes;
 use solera_machine::{Topology, Without};
 use solera_unistore::{Rule, Timing};
 
-use crate::bounds::BoundsShape;
 use crate::faults::ambush::ambushes;
 use crate::faults::disks::disk_faults;
 use crate::faults::{Fault, breaks, crashes, operate, schedule};
@@ -18,6 +18,7 @@ use crate::queue::MS;
 use crate::random::Random;
 use crate::weakness::Weakness;
 
+pub(crate) use self::bounds_shape::{BOUNDS_PREFIX, BoundsShape};
 pub(crate) use self::occult_shape::{AT_ONE_SITE, OccultShape};
 
 /// A cluster, its network, its faults and its load.

@@ -26,13 +26,12 @@ use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Config, Event, Pasts, Record, Replica, Response};
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::bounds::BoundsShape;
 use crate::by_worker::ByWorker;
 use crate::faults::Fault;
 use crate::faults::ambush::Ambush;
 use crate::queue::{MS, Queue};
 use crate::random::Random;
-use crate::scenario::{OccultShape, Scenario, Steady};
+use crate::scenario::{BoundsShape, OccultShape, Scenario, Steady};
 use crate::storage::{Health, Storage, Worker, takes};
 use crate::tally::Tally;
 use crate::trace::Trace;

@@ -444,6 +444,43 @@ fn with_occult(seed: u64) -> Scenario {
     Scenario::from_seed(seed).with_occult()
 }
 
+/// Takes out a rule of `reservations` or of its host.
+fn without_of_bounds(rule: solera_reservations::Rule, scenario: impl Fn(u64) -> Scenario) {
+    let scenario = |seed| scenario(seed).with_bounds();
+    let broken = |scenario: Scenario| scenario.bounds_without(Some(rule));
+    trap(scenario, broken, |violation| matches!(violation, Violation::Bounds(_)));
+}
+
+/// `docs/models/reservations` R2: an update that is promised may be decided.
+#[test]
+fn intervals_count_promises() {
+    without_of_bounds(solera_reservations::Rule::CountPromises, near(1, Scenario::from_seed));
+}
+
+/// H4: a token is used again before a reader has seen its update.
+#[test]
+fn tokens_of_bounds_are_recycled_when_readers_have_seen_them() {
+    without_of_bounds(solera_reservations::Rule::Recycling, Scenario::from_seed);
+}
+
+/// A promise counts until the stream contains the updates of its transaction.
+#[test]
+fn promises_of_bounds_end_after_the_stream() {
+    without_of_bounds(solera_reservations::Rule::EndAfterStream, Scenario::from_seed);
+}
+
+/// An update that was committed before a restart counts until the stream contains it.
+#[test]
+fn commits_of_bounds_are_restored() {
+    without_of_bounds(solera_reservations::Rule::RestoreCommits, Scenario::durable);
+}
+
+/// A single site forgets an update in the step in which it settles.
+#[test]
+fn histories_are_kept_until_they_are_read() {
+    without_of_bounds(solera_reservations::Rule::KeepUnread, Scenario::from_seed);
+}
+
 /// Takes out a rule of Occult.
 fn without_of_occult(rule: solera_occult::Rule, scenario: impl Fn(u64) -> Scenario) {
     let broken = |scenario: Scenario| scenario.occult_without(Some(rule));

@@ -225,6 +225,11 @@ impl Site {
             not_run: NotRun::default(),
             outputs: VecDeque::new(),
         };
+        if let Some(bounds) = &mut site.bounds {
+            // A new process records its start.
+            let started = std::iter::from_fn(|| bounds.machine.poll_output());
+            site.outputs.extend(started.filter_map(|output| output.widen().ok()));
+        }
         site.note_participants();
         site
     }

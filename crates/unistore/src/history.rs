@@ -61,6 +61,14 @@ impl Replica {
         }
     }
 
+    /// Notes that no other protocol reads the histories of a partition. For tests that show what
+    /// [`Replica::note_read`] is for.
+    pub fn note_all_read(&mut self, id: PartitionId) {
+        if let Some(index) = self.worker.index_of(id) {
+            self.worker.partitions[index].read = None;
+        }
+    }
+
     /// Returns the committed updates of the local site to an owned partition after a time, also
     /// those that [`Replica::history`] does not contain yet.
     pub fn own_updates(

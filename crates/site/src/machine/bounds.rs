@@ -16,7 +16,7 @@ use solera_machine::{Topology, codec};
 use solera_membership::{Members, Participant, SiteStatus};
 use solera_reservations::{
     Answer, Change, Command, Entry, Epoch, Placed, Position, Question, Reservations, Response,
-    Version,
+    Rule, Version,
 };
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 use solera_unistore::{GuardedKeys, Kind, Pasts, Replica, Update};
@@ -37,8 +37,8 @@ pub(super) struct Bounds {
     me: SiteId,
     keys: GuardedKeys,
     partitions: BTreeMap<PartitionId, Feed>,
-    /// Committed transactions whose end the machine is told when the site's stream contains their
-    /// updates: the time up to which it must be complete.
+    /// Ends of committed transactions, which wait until the site's stream contains their updates:
+    /// the time up to which it must be complete.
     ended: Vec<(Timestamp, RequestId, GuardQuestion)>,
 }
 
@@ -144,9 +144,8 @@ impl Bounds {
             }
             for (origin, after) in SiteId::all(sites).zip(known) {
                 let from = Timestamp(after.0);
-                let Some(history) = unistore.history(partition, Origin::Site(origin), from) else {
-                    continue;
-                };
+                let history = unistore.history(partition, Origin::Site(origin), from);
+                let Some(history) = history else { continue };
                 let upto = history.upto;
                 let mut updates = history.updates.peekable();
                 if upto <= from || updates.peek().is_none() && !beat {
@@ -181,6 +180,10 @@ impl Bounds {
 
     /// Reports to UniStore which parts of its histories the machine has.
     fn note_read(&self, unistore: &mut Replica) {
+        if !self.machine.keeps(Rule::KeepUnread) {
+            let partitions = self.partitions.keys();
+            return partitions.for_each(|partition| unistore.note_all_read(*partition));
+        }
         for partition in self.partitions.keys().copied().filter(|id| self.machine.has_state(*id)) {
             let known = self.machine.known(partition).unwrap_or_default();
             for (site, known) in (0..).map(SiteId).zip(known) {
@@ -297,7 +300,8 @@ impl Site {
     /// waits until the machine has its updates.
     pub(super) fn ask_bounds(&mut self, now: Now, request: RequestId, question: GuardQuestion) {
         let Some(bounds) = &mut self.bounds else { return };
-        if matches!(question, GuardQuestion::End { committed: true, .. }) {
+        let waits = bounds.machine.keeps(Rule::EndAfterStream);
+        if waits && matches!(question, GuardQuestion::End { committed: true, .. }) {
             bounds.ended.push((self.unistore.status().clock(), request, question));
             return;
         }

@@ -69,8 +69,8 @@ struct Unacknowledged {
 }
 
 impl Guarding {
-    /// Returns the number of transactions that are prepared or wait for that, or have ended and whose outcome some
-    /// guard has not acknowledged.
+    /// Returns the number of transactions that are prepared or wait for that, or have ended and
+    /// whose outcome some guard has not acknowledged.
     pub(crate) fn open(&self) -> usize {
         self.reserving.len() + self.prepared.len() + self.ended.len()
     }
