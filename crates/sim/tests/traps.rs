@@ -469,12 +469,6 @@ fn promises_of_bounds_end_after_the_stream() {
     without_of_bounds(solera_reservations::Rule::EndAfterStream, Scenario::from_seed);
 }
 
-/// An update that was committed before a restart counts until the stream contains it.
-#[test]
-fn commits_of_bounds_are_restored() {
-    without_of_bounds(solera_reservations::Rule::RestoreCommits, Scenario::durable);
-}
-
 /// A single site forgets an update in the step in which it settles.
 #[test]
 fn histories_are_kept_until_they_are_read() {
