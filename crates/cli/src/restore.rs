@@ -23,10 +23,10 @@ Examples:
   solera restore monday.backup --to 10.0.0.1:7101 fills a new, running cluster (`solera serve`)
 
 The new cluster may have other sites, partitions and workers than the old one, but must have the
-same spaces: the same prefixes, levels, types, error bounds, strong commands and conflicts. If they differ, the command
-writes nothing, lists all differences, and exits with 4. With --allow-other-spaces it lists the
-differences and continues with the cluster's own spaces. `solera backup check` prints the spaces
-of a backup.";
+same spaces: the same prefixes, levels, types, error bounds, strong commands and conflicts. If they
+differ, the command writes nothing, lists all differences, and exits with 4. With
+--allow-other-spaces it lists the differences and continues with the cluster's own spaces. `solera
+backup check` prints the spaces of a backup.";
 
 /// Exit code when the spaces of the backup and of the cluster differ.
 const OTHER_SPACES: u8 = 4;
