@@ -289,6 +289,8 @@ impl<'a> Run<'a> {
         let missed = |site| !matches!(self.world.site_status(site), Some((SiteStatus::Gone, _)));
         let destroyed = self.destroyed().into_iter().any(missed);
         let quorum = self.world.has_quorum();
+        // While a dead site may have tokens, others may wait for it, and renew their rights.
+        let renews = destroyed && self.scenario.bounds.is_some();
         let mut texts = self.primary.left(&self.world);
         texts.extend(self.occult.left(&self.world));
         for (address, replica) in self.world.replicas() {
@@ -301,7 +303,7 @@ impl<'a> Run<'a> {
                 ("prepared", status.prepared_transactions()),
                 ("unconfirmed", status.unconfirmed_decisions()),
                 ("guarded", status.guarded_transactions()),
-                ("undecided", if quorum { status.undecided_transactions() } else { 0 }),
+                ("undecided", if quorum && !renews { status.undecided_transactions() } else { 0 }),
                 // Updates that a destroyed site may still lack are kept for it.
                 ("unsettled", if destroyed { 0 } else { status.unsettled_updates() }),
             ];
