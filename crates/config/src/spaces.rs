@@ -216,12 +216,6 @@ impl Spaces {
         self.have_bounds
     }
 
-    /// Returns the prefix and the bound of each space that has one, the longest prefix first. Keys
-    /// of a space within such a space may have none: use [`Spaces::bound_of`] for a key.
-    pub fn bounds(&self) -> impl Iterator<Item = (&str, ErrorBound)> {
-        self.spaces.iter().filter_map(|space| Some((&*space.prefix, space.bound?)))
-    }
-
     /// Returns prefixes with their error bounds, if they have one, the longest first. The first one
     /// that matches a key decides, as [`Spaces::bound_of`] does.
     pub fn prefixes_with_bounds(&self) -> Vec<(String, Option<ErrorBound>)> {

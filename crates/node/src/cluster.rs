@@ -887,9 +887,8 @@ fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
             lease: bound.lease,
         };
         let prefixes = spec.spaces.prefixes_with_bounds().into_iter();
-        let bounds: Vec<_> =
-            prefixes.map(|(prefix, bound)| (prefix.into_bytes(), bound.map(policy))).collect();
-        config = config.with_reservations(&bounds, Timing::default());
+        let policies = prefixes.map(|(prefix, bound)| (prefix.into_bytes(), bound.map(policy)));
+        config = config.with_reservations(policies.collect(), Timing::default());
     }
     config
 }

@@ -19,6 +19,7 @@ mod listening;
 mod occult;
 mod open_request;
 mod primary;
+mod queued;
 mod replies;
 mod sessions;
 

@@ -185,8 +185,9 @@ pub struct Config {
     /// Number of sites that must store an update before a floor depends on it. Removals of fewer
     /// sites at a time must not lose what so many sites store.
     pub copies: usize,
-    /// Prefixes of keys, the longest first, with their error bounds. Other keys have none.
-    pub policies: Arc<[(Vec<u8>, Policy)]>,
+    /// Prefixes of keys, the longest first, with their error bounds if they have one. Other keys
+    /// have none.
+    pub policies: Arc<[(Vec<u8>, Option<Policy>)]>,
     /// Number of this start of the worker's process, unless its journal has a greater one. A later
     /// start has a greater number.
     pub incarnation: u64,
@@ -223,12 +224,13 @@ impl Config {
     /// Returns the error bound of a key; `None` if it has none.
     pub fn policy(&self, key: &[u8]) -> Option<Policy> {
         let found = self.policies.iter().find(|(prefix, _)| key.starts_with(prefix));
-        found.map(|(_, policy)| *policy)
+        found.and_then(|(_, policy)| *policy)
     }
 
     /// Returns the prefixes of keys with error bounds, in order.
     pub(crate) fn prefixes(&self) -> Vec<Vec<u8>> {
-        let mut prefixes: Vec<_> = self.policies.iter().map(|(prefix, _)| prefix.clone()).collect();
+        let bounded = self.policies.iter().filter(|(_, policy)| policy.is_some());
+        let mut prefixes: Vec<_> = bounded.map(|(prefix, _)| prefix.clone()).collect();
         prefixes.sort();
         prefixes
     }

@@ -5,11 +5,12 @@
 //! `PROTOCOL`, or only add variants after the last ones, and accept the new files:
 //! `REWRITE=1 cargo test -p solera-reservations --test golden`.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{Debug, Write};
-use std::path::Path;
+#[path = "../../machine/testing/golden.rs"]
+mod golden;
 
-use data_encoding::HEXLOWER;
+use std::collections::BTreeMap;
+
+use golden::judge;
 use solera_machine::{PartitionId, PromiseId, Wire};
 use solera_reservations::{
     Body, Change, Changed, Claim, Entry, Epoch, Grant, Held, KeyPart, KeyRecord, Message, Need,
@@ -248,39 +249,6 @@ fn parts() -> Vec<Part> {
 
 fn claims() -> Vec<Claim> {
     vec![Claim::Tokens(tokens()), Claim::Take(TakeId(nonce()))]
-}
-
-/// Compares samples with a file, and checks that each of the variants has one.
-fn judge<T: Debug>(
-    (name, variants): (&str, u8),
-    samples: &[T],
-    place: impl Fn(&T) -> Place,
-    encode: impl Fn(&T, &mut Vec<u8>),
-    decode: impl Fn(&[u8]) -> Option<T>,
-) {
-    let places: BTreeSet<u8> = samples.iter().map(|sample| place(sample).0).collect();
-    assert!(places.into_iter().eq(0..variants), "variants of {name} without a sample");
-    let mut found = String::new();
-    for sample in samples {
-        let mut bytes = Vec::new();
-        encode(sample, &mut bytes);
-        let hex = HEXLOWER.encode(&bytes);
-        writeln!(found, "{}: {hex}\n    {sample:?}", place(sample).1).unwrap();
-    }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.txt"));
-    if std::env::var_os("REWRITE").is_some() {
-        std::fs::write(&file, &found).unwrap();
-    }
-    let kept = std::fs::read_to_string(&file).unwrap_or_default();
-    let differ = kept.lines().zip(found.lines()).find(|(kept, found)| kept != found);
-    assert!(kept == found, "the encoding of {name} is another: raise its version\n{differ:#?}");
-    // Earlier bytes must decode to the same values.
-    for lines in kept.lines().collect::<Vec<_>>().chunks(2) {
-        let (_, hex) = lines[0].split_once(": ").unwrap();
-        let bytes = HEXLOWER.decode(hex.as_bytes()).unwrap();
-        let decoded = decode(&bytes).map(|value| format!("    {value:?}"));
-        assert_eq!(decoded.as_deref(), Some(lines[1]));
-    }
 }
 
 fn whole(bytes: &[u8]) -> Option<Message> {

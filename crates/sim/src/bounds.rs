@@ -182,10 +182,7 @@ impl BoundsSessions {
             return;
         }
         session.left -= 1;
-        let up = |worker: &&Address| {
-            world.state(worker.site.index()) == SiteState::Up && world.answers(**worker)
-        };
-        let up: Vec<Address> = self.workers.iter().filter(up).copied().collect();
+        let up = world.up(&self.workers);
         if up.is_empty() {
             return self.rest(world, index);
         }

@@ -19,7 +19,7 @@ use solera_unistore::{Command, CommandError, ExecuteGuarded, Kind, Response, TxI
 use crate::queue::MS;
 use crate::random::Random;
 use crate::scenario::Scenario;
-use crate::world::{SiteState, World, WorldEvent};
+use crate::world::{World, WorldEvent};
 use judge::Judge;
 
 /// Wake-ups of these sessions, beyond those of other clients.
@@ -195,10 +195,7 @@ impl GuardedSessions {
     }
 
     fn begin(&mut self, world: &mut World, index: usize) {
-        let up = |worker: &&Address| {
-            world.state(worker.site.index()) == SiteState::Up && world.answers(**worker)
-        };
-        let up: Vec<Address> = self.workers.iter().filter(up).copied().collect();
+        let up = world.up(&self.workers);
         self.sessions[index].left -= 1;
         if up.is_empty() {
             return self.rest(world, index);

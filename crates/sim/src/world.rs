@@ -303,7 +303,7 @@ impl World {
             }
         }
         if let Some(shape) = &self.bounds {
-            config = config.with_reservations(&shape.policies(), shape.timing);
+            config = config.with_reservations(shape.policies(), shape.timing);
             if let Some(bounds) = &mut config.reservations {
                 bounds.without = shape.without;
             }
@@ -510,6 +510,14 @@ impl World {
     pub(crate) fn answers(&self, worker: Address) -> bool {
         let worker = self.workers.get(&worker);
         worker.is_some_and(|worker| worker.machine().serves() && worker.answers())
+    }
+
+    /// Returns those of some workers that answer clients, at sites that are up.
+    pub(crate) fn up(&self, workers: &[Address]) -> Vec<Address> {
+        let is_up = |worker: &&Address| {
+            self.state(worker.site.index()) == SiteState::Up && self.answers(**worker)
+        };
+        workers.iter().filter(is_up).copied().collect()
     }
 
     /// Returns the next worker of a site that answers, beginning with number `first`.

@@ -148,17 +148,16 @@ impl Config {
     #[must_use]
     pub fn with_reservations(
         mut self,
-        bounds: &[(Vec<u8>, Option<Policy>)],
+        policies: Arc<[(Vec<u8>, Option<Policy>)]>,
         timing: solera_reservations::Timing,
     ) -> Config {
         let unistore = &mut self.unistore;
         let usual = solera_reservations::Config::new(unistore.address, unistore.topology.clone());
-        let policies = bounds.iter().filter_map(|(prefix, it)| Some((prefix.clone(), (*it)?)));
         self.reservations = Some(solera_reservations::Config {
             founders: unistore.founders,
             generation: unistore.generation,
             copies: unistore.f + 1,
-            policies: policies.collect(),
+            policies: policies.clone(),
             // Zero is no incarnation.
             incarnation: unistore.first_transaction + 1,
             journal: unistore.journal,
@@ -168,7 +167,7 @@ impl Config {
         unistore.guards.push(solera_reservations::PROTOCOL.number);
         unistore.guarded_keys = Some(GuardedKeys {
             protocol: solera_reservations::PROTOCOL.number,
-            prefixes: bounds.iter().map(|(prefix, it)| (prefix.clone(), it.is_some())).collect(),
+            prefixes: policies.iter().map(|(prefix, it)| (prefix.clone(), it.is_some())).collect(),
             claim: |amount| Claim::Tokens(Tokens::of(amount)).encode(),
             patience: timing.patience,
         });
@@ -586,7 +585,6 @@ impl Machine for Site {
             Input::Message { from, generation, message: Message::UniStore(message) } => {
                 self.unistore.handle(now, Of::Message { from, generation, message });
                 self.pass_on_members(now);
-                self.feed_bounds(now, false);
             }
             Input::Client { request, command: Command::UniStore(command) } => {
                 self.unistore.handle(now, Of::Client { request, command });

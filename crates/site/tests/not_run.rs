@@ -42,7 +42,8 @@ fn messages_of_protocols_that_do_not_run_are_dropped_and_counted() {
     assert_eq!(messages_of_others(config().with_trial(1)).ignored(), [0, 1, 1, 1, 0]);
     let with_occult = config().with_occult(64, Arc::new([]));
     assert_eq!(messages_of_others(with_occult).ignored(), [0, 1, 0, 1, 1]);
-    let with_reservations = config().with_reservations(&[], solera_reservations::Timing::default());
+    let with_reservations =
+        config().with_reservations(Arc::new([]), solera_reservations::Timing::default());
     assert_eq!(messages_of_others(with_reservations).ignored(), [0, 1, 1, 0, 1]);
 }
 

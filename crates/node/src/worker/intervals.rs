@@ -4,12 +4,11 @@ use solera_data::{Key, Op, Outcome};
 use solera_machine::Address;
 use solera_reservations::{Command, Response};
 use solera_session::{AskInterval, Interval};
-use solera_site::Input;
 use solera_unistore::Pasts;
 use tokio::sync::oneshot;
 
 use super::Worker;
-use super::open_request::OpenRequest;
+use super::queued::pass_on;
 
 impl Worker {
     /// Returns the number of keys of this worker that contain agreements on error bounds, and no
@@ -46,27 +45,10 @@ impl Worker {
 
     /// Reads an interval here. If the future is dropped before it ends, the request is cancelled.
     async fn read_interval(&self, asked: AskInterval) -> Option<Interval> {
-        if !self.answers() {
-            return None;
-        }
+        self.state.borrow().engine.machine().reservations()?;
         let AskInterval { key, within } = asked;
-        let (request, reply) = {
-            let (now, mut state) = (self.now(), self.state.borrow_mut());
-            state.engine.machine().reservations()?;
-            let request = state.next_request();
-            let reply = state.waiting.once(request);
-            let command = Command::Interval { key: key.as_bytes().to_vec(), within };
-            state.engine.take(now, Input::Client { request, command: command.into() });
-            if state.engine.has_inputs() {
-                self.wake.notify_one();
-            }
-            (request, reply)
-        };
-        let mut open = OpenRequest { worker: self, request, answered: false };
-        self.flush();
-        let response = reply.await.ok()?;
-        open.answered = true;
-        match response {
+        let command = Command::Interval { key: key.as_bytes().to_vec(), within };
+        match self.run_queued(command.into()).await? {
             solera_site::Response::Reservations(Response::Interval { least, greatest }) => {
                 Some(Ok((least, greatest)))
             }
@@ -75,20 +57,12 @@ impl Worker {
         }
     }
 
-    /// Reads an interval for another worker of the site. If that worker stops waiting, the request
-    /// is cancelled.
+    /// Reads an interval for another worker of the site.
     pub(super) async fn answer_interval(
         &self,
         asked: AskInterval,
-        mut reply: oneshot::Sender<Interval>,
+        reply: oneshot::Sender<Interval>,
     ) {
-        let interval = tokio::select! {
-            interval = self.read_interval(asked) => interval,
-            () = reply.closed() => None,
-        };
-        if let Some(interval) = interval {
-            // The caller may no longer wait.
-            let _ = reply.send(interval);
-        }
+        pass_on(self.read_interval(asked), reply).await;
     }
 }

@@ -5,7 +5,7 @@ use solera_occult::{Command, Occult, Response};
 use solera_site::Input;
 use tokio::sync::oneshot;
 
-use super::open_request::OpenRequest;
+use super::queued::pass_on;
 use super::{State, Worker};
 use crate::status::OccultStatus;
 
@@ -39,25 +39,8 @@ impl Worker {
 
     /// Runs a command here. If the future is dropped before it ends, the request is cancelled.
     async fn run_occult(&self, command: Command) -> Option<Response> {
-        if !self.answers() {
-            return None;
-        }
-        let (request, reply) = {
-            let (now, mut state) = (self.now(), self.state.borrow_mut());
-            state.engine.machine().occult()?;
-            let request = state.next_request();
-            let reply = state.waiting.once(request);
-            state.engine.take(now, Input::Client { request, command: command.into() });
-            if state.engine.has_inputs() {
-                self.wake.notify_one();
-            }
-            (request, reply)
-        };
-        let mut open = OpenRequest { worker: self, request, answered: false };
-        self.flush();
-        let response = reply.await.ok()?;
-        open.answered = true;
-        match response {
+        self.state.borrow().engine.machine().occult()?;
+        match self.run_queued(command.into()).await? {
             solera_site::Response::Occult(response) => Some(response),
             _ => None,
         }
@@ -77,19 +60,8 @@ impl Worker {
     }
 
     /// Runs a command for another worker of the site.
-    pub(super) async fn answer_occult(
-        &self,
-        command: Command,
-        mut reply: oneshot::Sender<Response>,
-    ) {
-        let response = tokio::select! {
-            response = self.run_occult(command) => response,
-            () = reply.closed() => None,
-        };
-        if let Some(response) = response {
-            // The caller may no longer wait.
-            let _ = reply.send(response);
-        }
+    pub(super) async fn answer_occult(&self, command: Command, reply: oneshot::Sender<Response>) {
+        pass_on(self.run_occult(command), reply).await;
     }
 }
 

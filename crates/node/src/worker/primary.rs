@@ -5,7 +5,6 @@ use solera_machine::{Address, RequestId};
 use solera_occult::Occult;
 use solera_primary::{Command, Primary, Response};
 use solera_session::ToPrimary;
-use solera_site::Input;
 use solera_unistore::{AtRisk, Held};
 use tokio::sync::oneshot;
 
@@ -37,17 +36,9 @@ impl Worker {
         if let Command::Read { key } = &command {
             return self.read_primary(key);
         }
-        let (request, mut replies) = {
-            let (now, mut state) = (self.now(), self.state.borrow_mut());
-            state.engine.machine().primary()?;
-            let request = state.next_request();
-            let replies = state.waiting.each(request);
-            state.engine.take(now, Input::Client { request, command: command.into() });
-            if state.engine.has_inputs() {
-                self.wake.notify_one();
-            }
-            (request, replies)
-        };
+        self.state.borrow().engine.machine().primary()?;
+        let request = self.queue(command.into());
+        let mut replies = self.state.borrow_mut().waiting.each(request);
         let mut open = OpenRequest { worker: self, request, answered: false };
         self.flush();
         loop {

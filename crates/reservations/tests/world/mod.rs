@@ -248,9 +248,9 @@ impl World {
         let lease = Duration::from_millis(lease);
         let policies = KEYS.iter().map(|(key, _, tolerance_ppm)| {
             let policy = Policy { tolerance_ppm: *tolerance_ppm, spare: SPARE, lease };
-            (key.as_bytes().to_vec(), policy)
+            (key.as_bytes().to_vec(), Some(policy))
         });
-        let policies: Arc<[(Vec<u8>, Policy)]> = policies.collect();
+        let policies: Arc<[(Vec<u8>, Option<Policy>)]> = policies.collect();
         for site in 0..shape.sites {
             let address = Address { site: SiteId(site as u8), worker: 0 };
             let timing = Timing {

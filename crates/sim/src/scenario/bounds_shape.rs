@@ -1,5 +1,6 @@
 //! How workers keep error bounds of counters.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use solera_machine::Without;
@@ -41,7 +42,7 @@ impl BoundsShape {
     }
 
     /// Returns the prefixes with their policies.
-    pub(crate) fn policies(&self) -> [(Vec<u8>, Option<Policy>); 1] {
-        [(BOUNDS_PREFIX.into(), Some(self.policy))]
+    pub(crate) fn policies(&self) -> Arc<[(Vec<u8>, Option<Policy>)]> {
+        Arc::new([(BOUNDS_PREFIX.into(), Some(self.policy))])
     }
 }

@@ -13,10 +13,10 @@ use solera_data::{BOUNDS, Key, Op, OpError, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{AskId, GuardQuestion, Input, Machine, Now, Output, PartitionId, RequestId};
 use solera_machine::{Topology, codec};
-use solera_membership::{Members, Participant, SiteStatus};
+use solera_membership::{Members, Participant};
 use solera_reservations::{
-    Answer, Change, Command, Entry, Epoch, Placed, Position, Question, Reservations, Response,
-    Rule, Version,
+    Answer, Command, Entry, Epoch, Placed, Position, Question, Reservations, Response, Rule,
+    Version,
 };
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 use solera_unistore::{GuardedKeys, Kind, Pasts, Replica, Update};
@@ -114,68 +114,89 @@ impl Bounds {
     /// count if `beat` is set.
     fn news(&self, unistore: &Replica, beat: bool) -> Vec<Command> {
         let mut news = Vec::new();
-        let sites = unistore.members().sites();
-        for (id, feed) in &self.partitions {
-            let partition = *id;
-            let (Some(known), Some(version)) =
-                (self.machine.known(partition), self.machine.version(partition))
-            else {
-                continue;
-            };
+        for (partition, feed) in &self.partitions {
+            let partition = *partition;
             if !self.machine.has_state(partition) {
                 continue;
             }
-            // A joining site may lose UniStore's data again while it gets them.
-            let reaches_back = match self.machine.continues(partition) {
-                true => unistore.is_filled(partition).then_some(true).or(Some(false)),
-                false => reaches_back(unistore, partition, known, version),
-            };
-            match reaches_back {
-                Some(true) if self.machine.continues(partition) => {}
-                Some(true) => {
-                    news.push(Command::Continues { partition });
-                    continue;
-                }
-                Some(false) => {
-                    news.push(Command::Lacks { partition });
-                    continue;
-                }
-                None => continue,
-            }
-            for (origin, after) in SiteId::all(sites).zip(known) {
-                let from = Timestamp(after.0);
-                let history = unistore.history(partition, Origin::Site(origin), from);
-                let Some(history) = history else { continue };
-                let upto = history.upto;
-                let mut updates = history.updates.peekable();
-                if upto <= from || updates.peek().is_none() && !beat {
-                    continue;
-                }
-                let entries = updates.flat_map(|update| placed(update, &self.keys, &feed.ends));
-                let (after, upto, entries) = (*after, Position(upto.0), entries.collect());
-                news.push(Command::Stream { partition, origin, after, entries, upto });
-            }
-            let from = Timestamp(version.0);
-            let Some(history) = unistore.history(partition, Origin::Strong, from) else { continue };
-            let (mut previous, mut has_updates) = (version, false);
-            for update in history.updates {
-                has_updates = true;
-                let changes = update.writes.iter().filter(|write| write.key == feed.record);
-                for write in changes {
-                    let Some((read, change)) = written::<(Version, Change)>(&write.effect) else {
-                        continue;
-                    };
-                    let version = Version(update.dot.ts.0);
-                    news.push(Command::Changed { partition, previous, version, read, change });
-                    previous = version;
-                }
-            }
-            if history.upto > from && (beat || has_updates) {
-                let upto = Version(history.upto.0);
-                news.push(Command::Unchanged { partition, upto });
+            if !self.machine.continues(partition) {
+                news.extend(self.continued(unistore, partition));
+            } else if unistore.is_filled(partition) {
+                self.add_streams(&mut news, unistore, partition, (feed, beat));
+                self.add_changes(&mut news, unistore, partition, (feed, beat));
+            } else {
+                // A joining site has lost UniStore's data again while it was getting them.
+                news.push(Command::Lacks { partition });
             }
         }
         news
+    }
+
+    /// Returns whether all histories of a partition reach back to the state that the machine has
+    /// got from another site; `None` while UniStore lacks the partition's data.
+    fn continued(&self, unistore: &Replica, partition: PartitionId) -> Option<Command> {
+        let (known, version) = (self.machine.known(partition)?, self.machine.version(partition)?);
+        let sites = (0..).map(|site| Origin::Site(SiteId(site))).zip(known.iter().map(|it| it.0));
+        let strong = std::iter::once((Origin::Strong, version.0));
+        let mut reach_back = true;
+        for (origin, has) in sites.chain(strong) {
+            let has = Timestamp(has);
+            reach_back &= unistore.history(partition, origin, has)?.forgotten <= has;
+        }
+        Some(match reach_back {
+            true => Command::Continues { partition },
+            false => Command::Lacks { partition },
+        })
+    }
+
+    /// Adds what the streams of a partition have got.
+    fn add_streams(
+        &self,
+        news: &mut Vec<Command>,
+        unistore: &Replica,
+        partition: PartitionId,
+        (feed, beat): (&Feed, bool),
+    ) {
+        let known = self.machine.known(partition).unwrap_or_default();
+        for (origin, after) in (0..).map(SiteId).zip(known.iter().copied()) {
+            let from = Timestamp(after.0);
+            let history = unistore.history(partition, Origin::Site(origin), from);
+            let Some(history) = history.filter(|history| history.upto > from) else { continue };
+            let upto = Position(history.upto.0);
+            let mut updates = history.updates.peekable();
+            if updates.peek().is_some() || beat {
+                let entries = updates.flat_map(|update| placed(update, &self.keys, &feed.ends));
+                let entries = entries.collect();
+                news.push(Command::Stream { partition, origin, after, entries, upto });
+            }
+        }
+    }
+
+    /// Adds the changes of the record of a partition that were delivered.
+    fn add_changes(
+        &self,
+        news: &mut Vec<Command>,
+        unistore: &Replica,
+        partition: PartitionId,
+        (feed, beat): (&Feed, bool),
+    ) {
+        let mut previous = self.machine.version(partition).unwrap_or_default();
+        let from = Timestamp(previous.0);
+        let history = unistore.history(partition, Origin::Strong, from);
+        let Some(history) = history.filter(|history| history.upto > from) else { return };
+        let mut updates = history.updates.peekable();
+        let has_updates = updates.peek().is_some();
+        for update in updates {
+            let version = Version(update.dot.ts.0);
+            let changes = update.writes.iter().filter(|write| write.key == feed.record);
+            for (read, change) in changes.filter_map(|write| written(&write.effect)) {
+                news.push(Command::Changed { partition, previous, version, read, change });
+                previous = version;
+            }
+        }
+        if beat || has_updates {
+            news.push(Command::Unchanged { partition, upto: Version(history.upto.0) });
+        }
     }
 
     /// Reports to UniStore which parts of its histories the machine has.
@@ -211,24 +232,6 @@ impl Bounds {
         let over = self.ended.extract_if(.., |(until, ..)| *until <= upto);
         over.map(|(_, request, question)| (request, question)).collect()
     }
-}
-
-/// Returns whether all histories of a partition reach back to what a machine has got from another
-/// site; `None` if UniStore lacks the partition's data.
-fn reaches_back(
-    unistore: &Replica,
-    partition: PartitionId,
-    known: &[Position],
-    version: Version,
-) -> Option<bool> {
-    let sites = (0..).map(|site| Origin::Site(SiteId(site))).zip(known.iter().map(|it| it.0));
-    let strong = std::iter::once((Origin::Strong, version.0));
-    let mut all = true;
-    for (origin, has) in sites.chain(strong) {
-        let has = Timestamp(has);
-        all &= unistore.history(partition, origin, has)?.forgotten <= has;
-    }
-    Some(all)
 }
 
 /// Returns the increments of guarded keys in an update.
@@ -309,22 +312,22 @@ impl Site {
         self.with_bounds(now, |it| it.handle(now, Input::Client { request, command }));
     }
 
-    /// Passes what UniStore's histories have got to `reservations`.
+    /// Passes what UniStore's histories have got to `reservations`. With a beat, also passes times
+    /// without updates, and lets UniStore forget what the machine has.
     pub(super) fn feed_bounds(&mut self, now: Now, beat: bool) {
         let Some(bounds) = &mut self.bounds else { return };
-        let news = bounds.news(&self.unistore, beat);
-        let ended = bounds.take_ended(&self.unistore);
-        let ended = ended.into_iter().map(|(request, question)| {
-            let command = Command::Guard(question);
-            Input::Client { request, command }
-        });
-        let news = news.into_iter().map(|command| Input::Client { request: FED, command });
-        let inputs: Vec<solera_reservations::Input> = news.chain(ended).collect();
-        if inputs.is_empty() {
-            return;
+        let news = bounds.news(&self.unistore, beat).into_iter().map(|command| (FED, command));
+        let ended = bounds.take_ended(&self.unistore).into_iter();
+        let ended = ended.map(|(request, question)| (request, Command::Guard(question)));
+        let inputs: Vec<(RequestId, Command)> = news.chain(ended).collect();
+        if !inputs.is_empty() {
+            self.with_bounds(now, |it| {
+                for (request, command) in inputs {
+                    it.handle(now, Input::Client { request, command });
+                }
+            });
         }
-        self.with_bounds(now, |it| inputs.into_iter().for_each(|input| it.handle(now, input)));
-        if let Some(bounds) = &self.bounds {
+        if let Some(bounds) = self.bounds.as_ref().filter(|_| beat) {
             bounds.note_read(&mut self.unistore);
         }
     }
@@ -336,12 +339,7 @@ impl Site {
         let mut inputs = Vec::new();
         for site in SiteId::all(members.sites()) {
             // A site may join again before the record has the removal of its last generation.
-            let gap = match members.status(site) {
-                SiteStatus::Gone => members.open_gap(site),
-                SiteStatus::Joining => members.gaps(site).last().copied(),
-                SiteStatus::Member | SiteStatus::Leaving => None,
-            };
-            let Some(gap) = gap else { continue };
+            let Some(gap) = members.open_gap(site) else { continue };
             let upto = Position(gap.cut.0);
             for partition in bounds.partitions.keys().copied() {
                 let command = Command::Remove { partition, site, upto };
