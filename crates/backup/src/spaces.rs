@@ -10,7 +10,7 @@ use crate::scan::{ScanError, UNISTORE, text};
 /// Number of Occult, whose keys snapshots contain as well.
 const OCCULT: u8 = 3;
 /// Name of the type of counters.
-const COUNTER: &str = "counter";
+const COUNTERS: [&str; 3] = ["counter", "bounded-counter", "pool"];
 
 /// A space, as a cluster describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ impl SpaceInfo {
 
     /// Returns whether its keys are counters, which only increments and decrements change.
     pub(crate) fn has_counters(&self) -> bool {
-        self.of_type.as_deref() == Some(COUNTER)
+        self.of_type.as_deref().is_some_and(|of_type| COUNTERS.contains(&of_type))
     }
 
     fn strong(&self) -> BTreeSet<&str> {

@@ -3,7 +3,8 @@
 //!
 //! [`check`] decides whether there is one order of all updates and reads, in which
 //! - each operation takes effect at a moment between its beginning and its end,
-//! - each read's interval contains the value of its moment.
+//! - each read's interval contains the value of its moment,
+//! - no update leaves a value below the history's floor, if it has one.
 //!
 //! An update without an end has an unknown outcome: it may take effect at any moment after its
 //! beginning, or never. An exact read is an interval with equal bounds. Operations whose times are
@@ -53,6 +54,8 @@ pub struct History {
     pub updates: Vec<Update>,
     /// The answered reads.
     pub reads: Vec<Read>,
+    /// Least value that updates may leave; `None` if every value is allowed.
+    pub floor: Option<i128>,
 }
 
 /// A history without a valid order.
@@ -86,7 +89,9 @@ pub fn check(history: &History, most_states: usize) -> Result<bool, Violation> {
         Ok(()) => Ok(true),
         Err(Stop::Violation(violation)) => Err(violation),
         Err(Stop::TooMany) => {
-            history.reads.iter().try_for_each(|read| compare(history, read)).map(|()| false)
+            history.reads.iter().try_for_each(|read| compare(history, read))?;
+            compare_with_floor(history)?;
+            Ok(false)
         }
     }
 }
@@ -172,17 +177,27 @@ impl<'a> Search<'a> {
                 next.insert(state.clone());
                 continue;
             }
-            let direct = self.apply(state, place);
-            if state.unread.is_empty() {
-                next.insert(direct);
+            let direct = Some(self.apply(state, place)).filter(|state| self.allows(state));
+            if let Some(direct) = direct.as_ref().filter(|_| state.unread.is_empty()) {
+                next.insert(direct.clone());
                 continue;
             }
-            // Others may take effect before, if a read then finds a moment.
-            let unread = direct.unread.clone();
-            next.insert(direct);
+            // Others may take effect before, if a read then finds a moment, or if the update would
+            // leave a value below the floor.
             let all = self.closure(state, |state| state.applied.contains(&place))?;
-            let helps = |state: &State| unread.iter().any(|read| !state.unread.contains(read));
-            next.extend(all.into_iter().filter(helps));
+            match direct {
+                Some(direct) => {
+                    let unread = direct.unread.clone();
+                    next.insert(direct);
+                    let helps =
+                        |state: &State| unread.iter().any(|read| !state.unread.contains(read));
+                    next.extend(all.into_iter().filter(helps));
+                }
+                None => next.extend(all),
+            }
+        }
+        if next.is_empty() {
+            return Err(self.violation(Operation::Update(self.history.updates[place])));
         }
         self.open.retain(|open| *open != place);
         let finished = next.into_iter().map(|mut state| {
@@ -202,13 +217,20 @@ impl<'a> Search<'a> {
             }
         }
         if next.is_empty() {
-            let operation = Operation::Read(self.history.reads[place]);
-            let values: BTreeSet<i128> = self.states.iter().map(|state| state.value).collect();
-            let values = values.into_iter().take(LISTED).collect();
-            return Err(Stop::Violation(Violation { operation, values }));
+            return Err(self.violation(Operation::Read(self.history.reads[place])));
         }
         self.states = next;
         Ok(())
+    }
+
+    fn violation(&self, operation: Operation) -> Stop {
+        let values: BTreeSet<i128> = self.states.iter().map(|state| state.value).collect();
+        let values = values.into_iter().take(LISTED).collect();
+        Stop::Violation(Violation { operation, values })
+    }
+
+    fn allows(&self, state: &State) -> bool {
+        self.history.floor.is_none_or(|floor| state.value >= floor)
     }
 
     /// Returns the first states on all ways on which updates take effect one after the other that
@@ -223,7 +245,7 @@ impl<'a> Search<'a> {
             }
             for place in self.next_updates(&state) {
                 let next = self.apply(&state, place);
-                if seen.insert(next.clone()) {
+                if self.allows(&next) && seen.insert(next.clone()) {
                     waiting.push(next);
                 }
             }
@@ -289,6 +311,24 @@ fn compare(history: &History, read: &Read) -> Result<(), Violation> {
     }
     values.truncate(LISTED);
     Err(Violation { operation: Operation::Read(*read), values })
+}
+
+/// Compares the greatest value that each update may have left with the floor.
+fn compare_with_floor(history: &History) -> Result<(), Violation> {
+    let Some(floor) = history.floor else { return Ok(()) };
+    for (update, end) in history.updates.iter().filter_map(|it| Some((it, it.end?))) {
+        let mut greatest = history.start;
+        for other in history.updates.iter().filter(|other| other.begin <= end) {
+            let certain = other.end.is_some_and(|other| other < end) || other == update;
+            let high = if certain { other.amount } else { other.amount.max(0) };
+            greatest = greatest.saturating_add(high);
+        }
+        if greatest < floor {
+            let operation = Operation::Update(*update);
+            return Err(Violation { operation, values: vec![greatest] });
+        }
+    }
+    Ok(())
 }
 
 impl std::fmt::Display for Violation {

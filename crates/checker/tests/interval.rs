@@ -17,7 +17,11 @@ fn read((least, greatest): (i128, i128), begin: u64, end: u64) -> Read {
 }
 
 fn is_valid(start: i128, updates: &[Update], reads: &[Read]) -> bool {
-    let history = History { start, updates: updates.to_vec(), reads: reads.to_vec() };
+    is_valid_above(None, start, updates, reads)
+}
+
+fn is_valid_above(floor: Option<i128>, start: i128, updates: &[Update], reads: &[Read]) -> bool {
+    let history = History { start, updates: updates.to_vec(), reads: reads.to_vec(), floor };
     let checked = check(&history, STATES);
     assert_ne!(checked, Ok(false), "{history:?}");
     checked.is_ok()
@@ -67,6 +71,29 @@ fn an_unknown_outcome_is_possible_at_any_later_moment_or_never() {
 }
 
 #[test]
+fn no_update_leaves_a_value_below_the_floor() {
+    let is_valid = |updates: &[Update]| is_valid_above(Some(0), 2, updates, &[]);
+    assert!(is_valid(&[update(-1, 1, 2), update(-1, 1, 2)]));
+    assert!(!is_valid(&[update(-1, 1, 2), update(-2, 1, 2)]));
+    assert!(!is_valid(&[update(-3, 1, 2), update(5, 3, 4)]));
+    assert!(is_valid(&[update(-3, 1, 4), update(5, 3, 4)]));
+    assert!(is_valid(&[update(-3, 4, 5), unknown(1, 3)]));
+    assert!(is_valid(&[unknown(-3, 1)]));
+    // A decrement takes effect after the increment on which it depends, and a read sees both.
+    let updates = [update(5, 1, 9), update(-3, 1, 4)];
+    assert!(is_valid_above(Some(0), 2, &updates, &[read((4, 4), 5, 6)]));
+    assert!(!is_valid_above(Some(0), 2, &updates, &[read((2, 2), 5, 6)]));
+    // Beyond the limit, sums are compared.
+    let updates: Vec<Update> = (0..20).map(|place| unknown(1 << place, 1)).collect();
+    let history = |spent: i128| {
+        let (updates, reads) = ([&updates[..], &[update(-spent, 2, 3)]].concat(), Vec::new());
+        History { start: 0, updates, reads, floor: Some(0) }
+    };
+    assert_eq!(check(&history(77_777), 100), Ok(false));
+    assert!(check(&history(1 << 20), 100).is_err());
+}
+
+#[test]
 fn updates_take_effect_once_and_as_a_whole() {
     assert!(!is_valid(0, &[update(3, 1, 9)], &[read((1, 2), 2, 3)]));
     assert!(!is_valid(0, &[update(3, 1, 9)], &[read((6, 6), 2, 3)]));
@@ -82,8 +109,12 @@ fn numbers_at_the_limits_are_judged() {
 #[test]
 fn beyond_the_limit_only_bounds_are_compared() {
     let updates: Vec<Update> = (0..20).map(|place| unknown(1 << place, 1)).collect();
-    let history =
-        |reads: &[Read]| History { start: 0, updates: updates.clone(), reads: reads.to_vec() };
+    let history = |reads: &[Read]| History {
+        start: 0,
+        updates: updates.clone(),
+        reads: reads.to_vec(),
+        floor: None,
+    };
     assert_eq!(check(&history(&[read((77_777, 77_777), 2, 3)]), 100), Ok(false));
     let impossible = read((-7, -1), 2, 3);
     let violation = check(&history(&[impossible]), 100).unwrap_err();
@@ -125,6 +156,11 @@ fn extend(history: &History, order: &mut Vec<usize>, count: usize) -> bool {
         {
             continue;
         }
+        if let (Some(floor), Some(update)) = (history.floor, history.updates.get(*next))
+            && value + update.amount < floor
+        {
+            continue;
+        }
         order.push(*next);
         let found = extend(history, order, count);
         order.pop();
@@ -148,7 +184,8 @@ fn the_judge_agrees_with_all_orders_of_small_histories() {
     let mut state = 0x2545_f491_4f6c_dd1d;
     let mut counts = [0, 0];
     for _ in 0..6_000 {
-        let mut history = History::default();
+        let floor = draw(&mut state, 2).is_multiple_of(2).then_some(-1);
+        let mut history = History { floor, ..History::default() };
         for _ in 0..1 + draw(&mut state, 4) {
             let begin = draw(&mut state, 8);
             let end = (!draw(&mut state, 5).is_multiple_of(5)).then(|| begin + draw(&mut state, 6));

@@ -238,7 +238,7 @@ fn print_settings(spec: &ClusterSpec) {
             space.prefix,
             space.level_name()
         );
-        if let Some(bound) = space.bound {
+        if let Some(bound) = space.error {
             output!("    counters with error bound {}", bound.tolerance());
         } else if let Some(of_type) = space.of_type {
             output!("    of type {of_type}");

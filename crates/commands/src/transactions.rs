@@ -35,7 +35,9 @@ impl Command {
             }
             CommandId::Multi | CommandId::Watch => InMulti::RefusedAlone,
             // Their reads are transactions of their own, or none.
-            CommandId::SoleraRead | CommandId::SoleraInterval => InMulti::Refused,
+            CommandId::SoleraRead | CommandId::SoleraInterval | CommandId::SoleraRights => {
+                InMulti::Refused
+            }
             CommandId::Ping
             | CommandId::Echo
             | CommandId::Time
@@ -60,6 +62,7 @@ impl Command {
             | CommandId::SoleraBegin
             | CommandId::SoleraRead
             | CommandId::SoleraInterval
+            | CommandId::SoleraRights
             | CommandId::SoleraToken
             | CommandId::SoleraAttach
             | CommandId::SoleraBarrier

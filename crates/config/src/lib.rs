@@ -32,7 +32,8 @@ pub use protocol::Baseline;
 pub use reader::MAX_CONNECTIONS;
 pub use settings::{SETTINGS, Setting, SettingDefault, SettingSection};
 pub use spaces::{
-    Answer, Class, ErrorBound, Relation, Runs, Space, SpaceError, SpaceHome, SpaceType, Spaces,
+    Answer, Class, ErrorBound, KeyBound, Relation, Runs, Space, SpaceError, SpaceHome, SpaceType,
+    Spaces,
 };
 pub use spec::{ClusterSpec, Overrides, SiteSpec};
 pub use stores::{PasswordSource, StoreSpace, StoreSpec};

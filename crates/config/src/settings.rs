@@ -293,13 +293,14 @@ const SPACES: [Setting; 10] = [
         SPACE,
         "type",
         Unset,
-        "with level `causal`: the [type](spaces.md#types-and-error-bounds) of its keys, `counter` (experimental)",
+        "with level `causal`: the [type](spaces.md#types-and-bounds) of its keys, `counter`, `bounded-counter` or `pool` \
+         (experimental)",
     ),
     fixed(
         SPACE,
         "error",
         Unset,
-        "with type `counter`: the [error bound](spaces.md#types-and-error-bounds), the greatest width of an interval in \
+        "with type `counter`: the [error bound](spaces.md#types-and-bounds), the greatest width of an interval in \
          percent, such as `5%`; a multiple of `0.0001%`, at most `100%` (experimental)",
     ),
     fixed(

@@ -12,7 +12,7 @@ mod operation;
 mod relation;
 mod runs;
 
-pub use bound::{ErrorBound, SpaceType};
+pub use bound::{ErrorBound, KeyBound, SpaceType};
 pub(crate) use declared::Declared;
 pub use relation::{Class, Relation};
 pub use runs::{Answer, Runs, SpaceHome};
@@ -33,8 +33,8 @@ pub struct Space {
     pub relation: Relation,
     /// Type of its keys; `None` if they may have any.
     pub of_type: Option<SpaceType>,
-    /// Error bound of its counters, if it has one. [`Spaces::bound_of`] returns it for a key.
-    pub bound: Option<ErrorBound>,
+    /// Error bound of its counters, if it has one.
+    pub error: Option<ErrorBound>,
 }
 
 impl Space {
@@ -43,7 +43,7 @@ impl Space {
         let relation = Relation::of(level);
         let runs = Runs::UniStore;
         let (name, prefix) = (name.into(), prefix.into());
-        Space { name, prefix, level, runs, relation, of_type: None, bound: None }
+        Space { name, prefix, level, runs, relation, of_type: None, error: None }
     }
 
     /// Creates a space that `primary` runs.
@@ -54,6 +54,12 @@ impl Space {
     /// Creates a space that Occult runs.
     pub fn occult(name: impl Into<String>, prefix: impl Into<String>, home: SpaceHome) -> Space {
         Space { runs: Runs::Occult(home), ..Space::new(name, prefix, Level::PcPsi) }
+    }
+
+    /// Returns the bound of its keys, if they have one.
+    pub fn bound(&self) -> Option<KeyBound> {
+        let is_hard = self.of_type.is_some_and(SpaceType::is_bounded);
+        self.error.map(KeyBound::Error).or(is_hard.then_some(KeyBound::Hard))
     }
 
     /// Returns whether its keys may have a type: UniStore runs it, and no operation is strong.
@@ -84,8 +90,8 @@ impl fmt::Display for Space {
         if self.relation != Relation::of(self.level) {
             write!(f, " ({})", self.relation)?;
         }
-        match (self.of_type, self.bound) {
-            (Some(of_type), Some(bound)) => write!(f, " ({of_type}, {bound})"),
+        match (self.of_type, self.error) {
+            (Some(of_type), Some(error)) => write!(f, " ({of_type}, {error})"),
             (Some(of_type), None) => write!(f, " ({of_type})"),
             (None, _) => Ok(()),
         }
@@ -155,7 +161,7 @@ pub struct Spaces {
     run_occult: bool,
     /// Whether any of them has a type.
     have_types: bool,
-    /// Whether any of them has an error bound.
+    /// Whether any of them has a bound.
     have_bounds: bool,
 }
 
@@ -202,7 +208,7 @@ impl Spaces {
         let run_primary = runs(|runs| matches!(runs, Runs::Primary(_)));
         let run_occult = runs(|runs| matches!(runs, Runs::Occult(_)));
         let have_types = spaces.iter().any(|space| space.of_type.is_some());
-        let have_bounds = spaces.iter().any(|space| space.bound.is_some());
+        let have_bounds = spaces.iter().any(|space| space.bound().is_some());
         Ok(Spaces { spaces, run_primary, run_occult, have_types, have_bounds })
     }
 
@@ -211,18 +217,18 @@ impl Spaces {
         self.have_types
     }
 
-    /// Returns whether any space has an error bound.
+    /// Returns whether any space has a bound.
     pub fn have_bounds(&self) -> bool {
         self.have_bounds
     }
 
-    /// Returns prefixes with their error bounds, if they have one, the longest first. The first one
-    /// that matches a key decides, as [`Spaces::bound_of`] does.
-    pub fn prefixes_with_bounds(&self) -> Vec<(String, Option<ErrorBound>)> {
-        let all = self.spaces.iter().map(|space| (space.prefix.clone(), space.bound));
+    /// Returns prefixes with their bounds, if they have one, the longest first. The first one that
+    /// matches a key decides, as [`Spaces::bound_of`] does.
+    pub fn prefixes_with_bounds(&self) -> Vec<(String, Option<KeyBound>)> {
+        let all = self.spaces.iter().map(|space| (space.prefix.clone(), space.bound()));
         // Keys that are reserved in a space have no bound, unless another space contains them.
         let reserved =
-            self.spaces.iter().filter(|space| space.bound.is_some()).filter_map(|space| {
+            self.spaces.iter().filter(|space| space.bound().is_some()).filter_map(|space| {
                 let reserved = format!("{}{RESERVED}", space.prefix);
                 (self.space_of(reserved.as_bytes()).prefix == space.prefix)
                     .then_some((reserved, None))
@@ -232,12 +238,12 @@ impl Spaces {
         prefixes
     }
 
-    /// Returns the error bound of a key. Keys that are reserved for the server have none.
-    pub fn bound_of(&self, key: &[u8]) -> Option<ErrorBound> {
+    /// Returns the bound of a key. Keys that are reserved for the server have none.
+    pub fn bound_of(&self, key: &[u8]) -> Option<KeyBound> {
         if !self.have_bounds || self.is_reserved(key) {
             return None;
         }
-        self.space_of(key).bound
+        self.space_of(key).bound()
     }
 
     /// Returns the type that a key must have, and its space. Keys that are reserved for the server

@@ -12,13 +12,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use serde::Deserialize;
 use solera_commands::COMMANDS;
-use solera_config::{ClusterSpec, ConfigError, Durability, ErrorBound, Runs, SiteSpec, SpaceHome};
+use solera_config::{ClusterSpec, ConfigError, Durability, KeyBound, Runs, SiteSpec, SpaceHome};
 use solera_links::NodeRole;
 use solera_machine::{Address, PartitionId, Topology};
 use solera_membership::Members;
 use solera_occult::Response::Slowed;
 use solera_occult::{Command, ShardId};
-use solera_reservations::{Policy, Timing};
+use solera_reservations::{Bound, Policy, Timing};
 use solera_site::Site;
 use solera_time::SiteId;
 use solera_unistore::Config;
@@ -881,14 +881,17 @@ fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
         }
     }
     if spec.spaces.have_bounds() {
-        let policy = |bound: ErrorBound| Policy {
-            tolerance_ppm: bound.tolerance_ppm,
-            spare: SPARE_TOKENS,
-            lease: bound.lease,
+        let bound = |bound: KeyBound| match bound {
+            KeyBound::Error(error) => Bound::Error(Policy {
+                tolerance_ppm: error.tolerance_ppm,
+                spare: SPARE_TOKENS,
+                lease: error.lease,
+            }),
+            KeyBound::Hard => Bound::Rights,
         };
         let prefixes = spec.spaces.prefixes_with_bounds().into_iter();
-        let policies = prefixes.map(|(prefix, bound)| (prefix.into_bytes(), bound.map(policy)));
-        config = config.with_reservations(policies.collect(), Timing::default());
+        let bounds = prefixes.map(|(prefix, it)| (prefix.into_bytes(), it.map(bound)));
+        config = config.with_reservations(bounds.collect(), Timing::default());
     }
     config
 }

@@ -7,7 +7,7 @@ use solera_config::ClusterSpec;
 use solera_journal::Event;
 use solera_machine::{Address, JobId};
 use solera_membership::Change;
-use solera_session::{Ask, AskInterval, Batch, Delegation, Interval, Page, SitesReport, ToPrimary};
+use solera_session::{Ask, AskBound, Batch, Bound, Delegation, Page, SitesReport, ToPrimary};
 use solera_site::{JobResult, Message};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::{AtRisk, Held};
@@ -53,8 +53,8 @@ pub(crate) enum Control {
     Primary(ToPrimary, oneshot::Sender<solera_primary::Response>),
     /// Runs a command of another worker's session by Occult.
     Occult(solera_occult::Command, oneshot::Sender<solera_occult::Response>),
-    /// Reads an interval for another worker's session.
-    Interval(AskInterval, oneshot::Sender<Interval>),
+    /// Reads the interval or the holders of a counter for another worker's session.
+    Bound(AskBound, oneshot::Sender<Bound>),
     /// Runs a closure on the worker's thread.
     Run(Box<dyn FnOnce() + Send>),
     /// Replaces the settings.
@@ -87,7 +87,7 @@ impl Control {
                 | Control::Scan(..)
                 | Control::Primary(..)
                 | Control::Occult(..)
-                | Control::Interval(..)
+                | Control::Bound(..)
         )
     }
 }

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use solera_config::ClusterSpec;
 use solera_machine::Address;
 use solera_membership::Change;
-use solera_session::{Ask, AskInterval, Batch, Delegation, Interval, Page, SitesReport, ToPrimary};
+use solera_session::{Ask, AskBound, Batch, Bound, Delegation, Page, SitesReport, ToPrimary};
 use solera_site::Message;
 use solera_time::{Physical, SiteId, Timestamp, Vector};
 use solera_unistore::AtRisk;
@@ -380,17 +380,13 @@ impl Network {
         .await
     }
 
-    /// Reads an interval at a worker of this process' sites, wherever it runs; `None` if no reply
+    /// Reads the interval or the holders of a counter at a worker of this process' sites, wherever it runs; `None` if no reply
     /// comes.
-    pub(crate) async fn ask_interval(
-        &self,
-        worker: Address,
-        asked: AskInterval,
-    ) -> Option<Interval> {
-        let question = Question::Interval { worker: worker.worker, asked: Box::new(asked.clone()) };
-        let order = |reply| Control::Interval(asked, reply);
+    pub(crate) async fn ask_bound(&self, worker: Address, asked: AskBound) -> Option<Bound> {
+        let question = Question::Bound { worker: worker.worker, asked: Box::new(asked.clone()) };
+        let order = |reply| Control::Bound(asked, reply);
         self.ask(worker, order, question, |answer| match answer {
-            Answer::Interval(interval) => Some(*interval),
+            Answer::Bound(answer) => Some(*answer),
             _ => None,
         })
         .await

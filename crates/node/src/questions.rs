@@ -5,7 +5,7 @@ use std::time::Duration;
 use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 use solera_membership::Change;
-use solera_session::{Ask, AskInterval, Interval, Page, SitesReport, ToPrimary};
+use solera_session::{Ask, AskBound, Bound, Page, SitesReport, ToPrimary};
 use solera_time::SiteId;
 use solera_unistore::AtRisk;
 
@@ -32,8 +32,8 @@ pub(crate) enum Question {
     Primary { worker: u8, asked: Box<ToPrimary> },
     /// Requests the reply of Occult to a command at a worker.
     Occult { worker: u8, command: Box<solera_occult::Command> },
-    /// Requests an interval that contains the value of a counter of a worker.
-    Interval { worker: u8, asked: Box<AskInterval> },
+    /// Requests the interval or the holders of a counter of a worker.
+    Bound { worker: u8, asked: Box<AskBound> },
 }
 
 impl Question {
@@ -41,7 +41,7 @@ impl Question {
     pub(crate) fn patience(&self) -> Duration {
         match self {
             // The protocols answer after five seconds at the latest.
-            Question::Primary { .. } | Question::Occult { .. } | Question::Interval { .. } => {
+            Question::Primary { .. } | Question::Occult { .. } | Question::Bound { .. } => {
                 Duration::from_secs(6)
             }
             _ => Duration::from_secs(2),
@@ -62,7 +62,7 @@ pub(crate) enum Answer {
     Nothing,
     Primary(Box<solera_primary::Response>),
     Occult(Box<solera_occult::Response>),
-    Interval(Box<Interval>),
+    Bound(Box<Bound>),
 }
 
 /// Returns the body of a frame with an answer. An answer that is too long becomes
@@ -76,11 +76,14 @@ pub(crate) fn encode_answer(answer: &Answer) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use Bound::Cannot;
     use data_encoding::HEXLOWER;
     use solera_data::{Key, Value};
     use solera_machine::PartitionId;
     use solera_primary::{Command, Done, Failure, Past, Position, Response, Update};
-    use solera_reservations::Cannot;
+    use solera_reservations::{Cannot as Reason, Holder, Tokens};
+    use solera_session::What;
+    use solera_time::SiteId;
 
     use super::*;
 
@@ -141,26 +144,35 @@ mod tests {
     }
 
     #[test]
-    fn the_encoding_of_intervals_is_stable() {
-        let asked = AskInterval { key: Key::from(&b"k"[..]), within: Duration::from_millis(2500) };
-        let question = Question::Interval { worker: 3, asked: Box::new(asked) };
+    fn the_encoding_of_answers_about_bounds_is_stable() {
+        let (what, within) = (What::Holders, Duration::from_millis(2500));
+        let asked = AskBound { key: Key::from(&b"k"[..]), what, within };
+        let question = Question::Bound { worker: 3, asked: Box::new(asked) };
         let bytes = postcard::to_stdvec(&question).unwrap();
         assert_eq!(postcard::from_bytes::<Question>(&bytes).unwrap(), question);
-        assert_eq!(HEXLOWER.encode(&bytes), "0703016b0280cab5ee01");
-        let intervals: [Interval; 10] = [
-            Ok((-3, 130)),
-            Err(Cannot::NoPolicy),
-            Err(Cannot::Nothing),
-            Err(Cannot::TooMany { most: 5 }),
-            Err(Cannot::NoTokens),
-            Err(Cannot::AtFloor),
-            Err(Cannot::NotReader { readers: vec![SiteId(1)] }),
-            Err(Cannot::Behind),
-            Err(Cannot::NoLease),
-            Err(Cannot::TooWide { least: 1, greatest: 2 }),
+        assert_eq!(HEXLOWER.encode(&bytes), "0703016b010280cab5ee01");
+        let (site, tokens) = (SiteId(2), Tokens { increments: 3, decrements: 130 });
+        let holders = vec![
+            Holder::Tokens { site, tokens, answers: true },
+            Holder::Rights { site, rights: Some(4), age: Duration::from_millis(5) },
         ];
-        let answers = intervals.map(|interval| {
-            let answer = Answer::Interval(Box::new(interval));
+        let all = [
+            Bound::Interval(-3, 130),
+            Bound::Holders(holders),
+            Cannot(Reason::NoPolicy),
+            Cannot(Reason::Nothing),
+            Cannot(Reason::TooMany { most: 5 }),
+            Cannot(Reason::NoTokens),
+            Cannot(Reason::AtFloor),
+            Cannot(Reason::NotReader { readers: vec![SiteId(1)] }),
+            Cannot(Reason::Behind),
+            Cannot(Reason::NoLease),
+            Cannot(Reason::TooWide { least: 1, greatest: 2 }),
+            Cannot(Reason::SoldOut { left: 6 }),
+            Cannot(Reason::Uncounted),
+        ];
+        let answers = all.map(|answer| {
+            let answer = Answer::Bound(Box::new(answer));
             let bytes = encode_answer(&answer);
             assert_eq!(postcard::from_bytes::<Answer>(&bytes).unwrap(), answer);
             HEXLOWER.encode(&bytes)

@@ -9,6 +9,7 @@ use solera_time::SiteId;
 
 use crate::agreed::{Change, Key};
 use crate::numbers::{Epoch, Nonce, Position, Tokens, Version};
+use crate::rights::Gift;
 
 /// An entry of a site's stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +18,8 @@ pub enum Entry {
     Update(i64),
     /// The site has stopped under this epoch of the key and all earlier ones.
     Ended(Epoch),
+    /// The site gives rights to another one (B3).
+    Given(Gift),
 }
 
 /// An entry with its place. Entries of one transaction have the same position.
@@ -130,6 +133,45 @@ pub enum Command {
     },
     /// A question of another protocol of the worker, about a transaction with tokens.
     Guard(GuardQuestion),
+    /// Read which sites have tokens or rights of a key.
+    Holders {
+        /// The counter.
+        key: Key,
+        /// Time for which the site waits for others.
+        within: Duration,
+    },
+}
+
+/// A site with tokens or rights of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Holder {
+    /// A site of a key with an error bound.
+    Tokens {
+        /// The site.
+        site: SiteId,
+        /// Its tokens.
+        tokens: Tokens,
+        /// Whether it may answer intervals while its lease lasts.
+        answers: bool,
+    },
+    /// A site of a key with rights.
+    Rights {
+        /// The site.
+        site: SiteId,
+        /// Its rights when it last reported them; `None` if it has not.
+        rights: Option<u64>,
+        /// Time since then.
+        age: Duration,
+    },
+}
+
+impl Holder {
+    /// Returns the site.
+    pub fn site(&self) -> SiteId {
+        match self {
+            Holder::Tokens { site, .. } | Holder::Rights { site, .. } => *site,
+        }
+    }
 }
 
 /// Reason why a request fails.
@@ -164,6 +206,13 @@ pub enum Cannot {
         /// Greatest value.
         greatest: i64,
     },
+    /// Too few rights are left at all sites together.
+    SoldOut {
+        /// Most that may be left.
+        left: u64,
+    },
+    /// The site has too few rights, and some site that may have more did not answer in time.
+    Uncounted,
 }
 
 /// The reply to a command.
@@ -194,6 +243,8 @@ pub enum Response {
     Cannot(Cannot),
     /// To [`Command::Guard`].
     Guard(GuardAnswer),
+    /// To [`Command::Holders`]: the sites in order.
+    Holders(Vec<Holder>),
 }
 
 /// A question to the host.
@@ -219,6 +270,16 @@ pub enum Question {
         /// The epoch.
         epoch: Epoch,
     },
+    /// Write [`Entry::Given`] into the site's stream. It arrives as [`Command::Stream`]. The host
+    /// answers only if it has certainly not written it.
+    Give {
+        /// The partition.
+        partition: PartitionId,
+        /// The key.
+        key: Key,
+        /// The rights.
+        gift: Gift,
+    },
 }
 
 /// The answer to a [`Question`].
@@ -230,6 +291,8 @@ pub enum Answer {
     Unknown,
     /// To [`Question::End`]: the entry is in the stream.
     Ended,
+    /// To [`Question::Give`]: the entry was not written and will not be.
+    NotGiven,
 }
 
 /// The claim of a transaction's guard.
@@ -257,10 +320,13 @@ impl Claim {
     }
 }
 
+/// Beginning of the reason of [`Cannot::SoldOut`], by which clients recognize it in a refusal.
+pub const SOLD_OUT: &str = "sold out";
+
 impl fmt::Display for Cannot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cannot::NoPolicy => write!(f, "the key has no error bound"),
+            Cannot::NoPolicy => write!(f, "the key has no bound"),
             Cannot::Nothing => write!(f, "the amount is 0"),
             Cannot::TooMany { most } => {
                 write!(f, "the update is too large: the value permits at most {most} tokens")
@@ -287,6 +353,14 @@ impl fmt::Display for Cannot {
             Cannot::TooWide { least, greatest } => write!(
                 f,
                 "the value is between {least} and {greatest}, which is wider than the tolerance"
+            ),
+            Cannot::SoldOut { left } => {
+                write!(f, "{SOLD_OUT}: at most {left} are left at all sites together")
+            }
+            Cannot::Uncounted => write!(
+                f,
+                "this site has too few rights, and got none in time: another site may have some, \
+                 and did not answer or uses them"
             ),
         }
     }

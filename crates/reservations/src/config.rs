@@ -3,8 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use solera_machine::{Address, PartitionId, Topology, Without};
 use solera_time::SiteId;
+
+/// What the machine keeps about the counters below a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Intervals within a tolerance.
+    Error(Policy),
+    /// Updates do not make the value negative (B1 to B6).
+    Rights,
+}
+
+/// Which of the [`Bound`]s a prefix has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum BoundKind {
+    /// [`Bound::Error`].
+    Error,
+    /// [`Bound::Rights`].
+    Rights,
+}
 
 /// Error bound of the counters below a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +78,8 @@ pub struct Timing {
     pub keep: Duration,
     /// Time for which a guard waits for the tokens of a transaction before it refuses it.
     pub patience: Duration,
+    /// Time for which a transaction keeps rights before its guard has promised.
+    pub hold: Duration,
 }
 
 impl Default for Timing {
@@ -71,6 +92,7 @@ impl Default for Timing {
             tick: Duration::from_millis(20),
             keep: Duration::from_secs(30),
             patience: Duration::from_secs(2),
+            hold: Duration::from_secs(5),
         }
     }
 }
@@ -168,6 +190,16 @@ pub enum Rule {
     EndAfterStream,
     /// The host keeps its histories until the machine has read them.
     KeepUnread,
+    /// Rights that were promised or are being given are not available (B2, B3).
+    KeepPromised,
+    /// A site that gives rights does not have them any more (B3).
+    SubtractGiven,
+    /// A site has no rights of its earlier generations (B4).
+    BurnRemoved,
+    /// Sites are counted twice, so that nothing can move unseen between two of them (B6).
+    CountTwice,
+    /// A count includes updates that have not reached the stream (B6).
+    CountOpen,
 }
 
 /// Configuration of a worker.
@@ -185,9 +217,9 @@ pub struct Config {
     /// Number of sites that must store an update before a floor depends on it. Removals of fewer
     /// sites at a time must not lose what so many sites store.
     pub copies: usize,
-    /// Prefixes of keys, the longest first, with their error bounds if they have one. Other keys
-    /// have none.
-    pub policies: Arc<[(Vec<u8>, Option<Policy>)]>,
+    /// Prefixes of keys, the longest first, with their bounds if they have one. Other keys have
+    /// none.
+    pub bounds: Arc<[(Vec<u8>, Option<Bound>)]>,
     /// Number of this start of the worker's process, unless its journal has a greater one. A later
     /// start has a greater number.
     pub incarnation: u64,
@@ -208,7 +240,7 @@ impl Config {
             generation: 0,
             copies: topology.sites() / 2 + 1,
             topology,
-            policies: Arc::new([]),
+            bounds: Arc::new([]),
             incarnation: 1,
             journal: true,
             timing: Timing::default(),
@@ -221,16 +253,40 @@ impl Config {
         self.without.keeps(rule)
     }
 
-    /// Returns the error bound of a key; `None` if it has none.
-    pub fn policy(&self, key: &[u8]) -> Option<Policy> {
-        let found = self.policies.iter().find(|(prefix, _)| key.starts_with(prefix));
-        found.and_then(|(_, policy)| *policy)
+    /// Returns the bound of a key; `None` if it has none.
+    pub fn bound(&self, key: &[u8]) -> Option<Bound> {
+        let found = self.bounds.iter().find(|(prefix, _)| key.starts_with(prefix));
+        found.and_then(|(_, bound)| *bound)
     }
 
-    /// Returns the prefixes of keys with error bounds, in order.
-    pub(crate) fn prefixes(&self) -> Vec<Vec<u8>> {
-        let bounded = self.policies.iter().filter(|(_, policy)| policy.is_some());
-        let mut prefixes: Vec<_> = bounded.map(|(prefix, _)| prefix.clone()).collect();
+    /// Returns the error bound of a key; `None` if it has none.
+    pub fn policy(&self, key: &[u8]) -> Option<Policy> {
+        match self.bound(key) {
+            Some(Bound::Error(policy)) => Some(policy),
+            Some(Bound::Rights) | None => None,
+        }
+    }
+
+    /// Returns whether decrements of a key need rights.
+    pub(crate) fn has_rights(&self, key: &[u8]) -> bool {
+        self.bound(key) == Some(Bound::Rights)
+    }
+
+    /// Returns the time for which a transaction keeps tokens or rights of a key before its guard
+    /// has promised.
+    pub(crate) fn hold(&self, key: &[u8]) -> Duration {
+        self.policy(key).map_or(self.timing.hold, |policy| policy.lease)
+    }
+
+    /// Returns the prefixes of keys with bounds, in order.
+    pub(crate) fn prefixes(&self) -> Vec<(Vec<u8>, BoundKind)> {
+        let kind = |bound: &Bound| match bound {
+            Bound::Error(_) => BoundKind::Error,
+            Bound::Rights => BoundKind::Rights,
+        };
+        let all = self.bounds.iter();
+        let bounded = all.filter_map(|(prefix, it)| Some((prefix.clone(), kind(it.as_ref()?))));
+        let mut prefixes: Vec<_> = bounded.collect();
         prefixes.sort();
         prefixes
     }

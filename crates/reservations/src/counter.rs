@@ -7,6 +7,7 @@ use solera_time::{Monotonic, SiteId};
 
 use crate::command::{Cannot, TakeId};
 use crate::numbers::{Epoch, Position, Term, Tokens, Version};
+use crate::rights::Rights;
 
 /// Tokens that a transaction has taken, and that its guard has not promised yet.
 #[derive(Clone, Debug)]
@@ -35,10 +36,18 @@ pub(crate) struct WaitingTake {
     pub(crate) until: Monotonic,
 }
 
+/// What a read asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Interval,
+    Holders,
+}
+
 /// A read that waits, with the last reason.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingRead {
     pub(crate) request: RequestId,
+    pub(crate) asked: Asked,
     pub(crate) until: Monotonic,
     pub(crate) reason: Option<Cannot>,
 }
@@ -126,6 +135,8 @@ pub(crate) struct Counter {
     pub(crate) raise_basis: Option<(Version, Vec<Position>)>,
     /// Whether all tokens that the site could get for the head of `takes` do not fit.
     pub(crate) wants_room: bool,
+    /// Rights, if decrements of the key need them. The tally is durable.
+    pub(crate) rights: Rights,
 }
 
 impl Counter {

@@ -62,11 +62,14 @@ mod protocol;
 mod rare;
 mod record;
 mod recovery;
+mod rights;
 mod spent;
 
 pub use agreed::{Agreed, Change, Changed, Grant, Key, KeyRecord, Reader, Removal};
-pub use command::{Answer, Cannot, Claim, Command, Entry, Placed, Question, Response, TakeId};
-pub use config::{Config, Policy, Rule, Timing};
+pub use command::{
+    Answer, Cannot, Claim, Command, Entry, Holder, Placed, Question, Response, SOLD_OUT, TakeId,
+};
+pub use config::{Bound, BoundKind, Config, Policy, Rule, Timing};
 pub use machine::{Checkpoint, Reservations};
 pub use message::{Body, Event, Input, Message, Need, Output, StatePart};
 pub use numbers::{Epoch, Kind, Nonce, Position, Term, Tokens, Version};
@@ -74,4 +77,5 @@ pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Held, KeyPart, Part, PartitionPart, Pin, Record, Sponsored};
 pub use recovery::Recovery;
+pub use rights::{Counted, Gift, Owner, Tally};
 pub use spent::Spent;

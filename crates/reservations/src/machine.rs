@@ -18,6 +18,7 @@ use self::guard::Reservation;
 use crate::agreed::Agreed;
 use crate::command::{Answer, Command, Response};
 use crate::config::{Config, Rule};
+use crate::counter::Asked;
 use crate::message::{Body, Event, Input, Message, Output};
 use crate::numbers::{Position, Version};
 use crate::outbox::{Outbox, Step, Subject};
@@ -151,6 +152,7 @@ impl Reservations {
             | Command::Lacks { partition } => *partition,
             Command::Take { key, .. }
             | Command::GiveBack { key, .. }
+            | Command::Holders { key, .. }
             | Command::Interval { key, .. } => self.config.partition_of(key),
             Command::Guard(_) => return,
         };
@@ -190,7 +192,10 @@ impl Reservations {
                 step.reply(request, Response::GivenBack(given));
             }
             Command::Interval { key, within } => {
-                partition.on_interval(step, request, &key, within);
+                partition.on_read(step, (request, Asked::Interval), &key, within);
+            }
+            Command::Holders { key, within } => {
+                partition.on_read(step, (request, Asked::Holders), &key, within);
             }
             Command::Guard(_) => {}
         }
@@ -219,12 +224,17 @@ impl Reservations {
         let Some(partition) = self.partitions.get_mut(&partition) else { return };
         let version = match answer {
             Answer::Decided(version) => Some(*version),
-            Answer::Unknown | Answer::Ended => None,
+            Answer::Unknown | Answer::Ended | Answer::NotGiven => None,
         };
         match &subject {
             Subject::Right | Subject::Exclusion => partition.right_answered(&subject, version),
             Subject::Key(key) => partition.key_answered(key, version),
             Subject::End(key) => partition.end_answered(key),
+            // Without this answer, the rights count as promised until the stream has the gift.
+            Subject::Gift(key, gift) if *answer == Answer::NotGiven => {
+                partition.gift_refused(key, gift);
+            }
+            Subject::Gift(..) => {}
         }
     }
 

@@ -10,6 +10,7 @@ use crate::command::{Answer, Command, Question, Response};
 use crate::numbers::{Nonce, Position, Term, Version};
 use crate::protocol::PROTOCOL;
 use crate::record::{KeyPart, PartitionPart};
+use crate::rights::{Counted, Owner};
 
 /// Input of a [`Reservations`](crate::Reservations).
 pub type Input = solera_machine::Input<Message, Command, Infallible, Answer>;
@@ -95,6 +96,41 @@ pub enum Body {
         /// The prefixes.
         seen: Vec<Position>,
     },
+    /// The sender requests rights (B3).
+    Want {
+        /// The key.
+        key: Key,
+        /// The sender.
+        to: Owner,
+        /// Number of rights that it lacks; 0 if it requests some ahead of need.
+        amount: u64,
+        /// Number of rights that it has.
+        has: u64,
+        /// Number of rights for which its first transaction waits.
+        waits: u64,
+        /// Sum of the receiver's gifts that it has got.
+        received: u128,
+    },
+    /// The sender counts the rights of all sites (B6).
+    CountRequest {
+        /// The key.
+        key: Key,
+        /// Identifies the count and its round.
+        nonce: Nonce,
+    },
+    /// Answer to [`CountRequest`](Self::CountRequest).
+    Counted {
+        /// The key.
+        key: Key,
+        /// The request's.
+        nonce: Nonce,
+        /// What the sender has.
+        counted: Counted,
+        /// Prefixes of all streams that it has.
+        seen: Vec<Position>,
+        /// Stages of all sites in its list of members.
+        stages: Vec<u64>,
+    },
 }
 
 /// A part of a partition's state. Everything but the keys comes first.
@@ -125,11 +161,18 @@ impl Message {
             Body::State { .. } => "reservations state",
             Body::OfferRequest => "reservations offer request",
             Body::Offer { .. } => "reservations offer",
+            Body::Want { .. } => "reservations want",
+            Body::CountRequest { .. } => "reservations count request",
+            Body::Counted { .. } => "reservations counted",
         }
     }
 }
 
 impl Message {
+    fn has(&self, key: &Key, topology: &Topology) -> bool {
+        PartitionId::of(key, topology.partitions) == self.partition
+    }
+
     /// Returns whether a part of a state belongs to the partition and fits the cluster.
     fn fits(&self, part: &StatePart, topology: &Topology) -> bool {
         let sites = topology.sites();
@@ -160,7 +203,12 @@ impl OfProtocol for Message {
     fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
         let fits = match &self.body {
             Body::Report { seen, .. } | Body::Offer { seen, .. } => seen.len() <= topology.sites(),
-            Body::Ask { key, .. } => PartitionId::of(key, topology.partitions) == self.partition,
+            Body::Ask { key, .. } | Body::CountRequest { key, .. } => self.has(key, topology),
+            Body::Want { key, to, .. } => self.has(key, topology) && to.site == from.site,
+            Body::Counted { key, seen, stages, .. } => {
+                let lengths = [seen.len(), stages.len()].map(|it| it <= topology.sites());
+                self.has(key, topology) && lengths == [true; 2]
+            }
             Body::OfferRequest | Body::StateRequest { .. } => true,
             Body::State { part, .. } => self.fits(part, topology),
         };

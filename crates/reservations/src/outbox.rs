@@ -12,9 +12,10 @@ use crate::counter::Waiter;
 use crate::message::{Body, Event, Message, Output};
 use crate::numbers::Nonce;
 use crate::record::Record;
+use crate::rights::Gift;
 
-/// Subject of an open question. There is at most one question for each.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Subject of an open question. There is at most one question for each but gifts.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// A renewal, or the site's own admission.
     Right,
@@ -24,6 +25,8 @@ pub(crate) enum Subject {
     Key(Key),
     /// The end of an epoch of a key.
     End(Key),
+    /// A gift of rights.
+    Gift(Key, Gift),
 }
 
 /// End of the wait of a reservation for the tokens of one guard. The machine passes it on at the

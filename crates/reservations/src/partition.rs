@@ -9,6 +9,7 @@ mod inputs;
 mod parts;
 mod requests;
 mod right;
+mod rights;
 mod spending;
 mod timer;
 
@@ -20,6 +21,7 @@ use solera_time::{Monotonic, SiteId};
 use self::activity::Activity;
 use self::filling::Filling;
 use self::right::Right;
+pub(crate) use self::rights::Listed;
 use crate::agreed::{Agreed, Grant, Key, KeyRecord, Reader};
 use crate::command::Cannot;
 use crate::config::{Config, Rule};
@@ -58,6 +60,7 @@ pub(crate) struct Partition {
     /// Reports of the other sites, by site.
     heard: Vec<Heard>,
     right: Right,
+    listed: Listed,
     pub(crate) filling: Filling,
     /// Updates that have used tokens without a promise and that are not in the site's stream yet,
     /// by position.
@@ -86,6 +89,7 @@ impl Partition {
             counters: BTreeMap::new(),
             heard: vec![heard; sites],
             right: Right::new(sites),
+            listed: Listed::default(),
             filling: Filling::new(config.generation == 0),
             spent: BTreeMap::new(),
             waiting: BTreeSet::new(),

@@ -31,6 +31,10 @@ solera_machine::rare_paths! {
     NO_RIGHT = "reservations: a decrement was refused without the right";
     /// A reservation ends before its promise, and gives tokens back.
     RELEASED = "reservations: a reservation gave tokens back";
+    /// A site gives rights.
+    GIVEN = "reservations: a site gave rights";
+    /// All sites together have too few rights.
+    SOLD_OUT = "reservations: a transaction found that too few rights are left";
     /// The floor rises.
     RAISED = "reservations: a floor was raised";
     /// The floor falls.

@@ -8,8 +8,10 @@ use solera_time::SiteId;
 
 use crate::agreed::{Change, Changed, Key, KeyRecord, Reader, Removal};
 use crate::command::Placed;
+use crate::config::BoundKind;
 use crate::numbers::{Epoch, Position, Term, Tokens, Version};
 use crate::protocol::PROTOCOL;
+use crate::rights::Tally;
 
 /// Tokens that a promise sets aside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,9 +55,9 @@ pub enum Record {
     Started {
         /// The number.
         incarnation: u64,
-        /// Prefixes of the keys with error bounds. They cannot change, because the machine would
-        /// lack updates of other keys.
-        prefixes: Vec<Vec<u8>>,
+        /// Prefixes of the keys with bounds. They cannot change, because the machine would lack
+        /// updates of other keys.
+        prefixes: Vec<(Vec<u8>, BoundKind)>,
     },
     /// The site has more of a stream.
     Stream {
@@ -129,6 +131,8 @@ pub struct KeyPart {
     pub floors: Vec<(Version, Option<i64>)>,
     /// The record of the key.
     pub record: KeyRecord,
+    /// Rights of the site.
+    pub tally: Tally,
 }
 
 /// The durable state of a partition without its keys.
@@ -168,7 +172,7 @@ pub enum Part {
         /// Number of the process.
         incarnation: u64,
         /// See [`Record::Started`].
-        prefixes: Vec<Vec<u8>>,
+        prefixes: Vec<(Vec<u8>, BoundKind)>,
         /// The partitions.
         partitions: Vec<PartitionPart>,
         /// Open promises.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use solera_machine::PartitionId;
 
 use crate::agreed::{Change, Key};
-use crate::config::Config;
+use crate::config::{BoundKind, Config};
 use crate::machine::Reservations;
 use crate::numbers::Version;
 use crate::record::{KeyPart, Part, PartitionPart, Record};
@@ -71,20 +71,27 @@ impl Recovery {
         Ok(())
     }
 
-    /// Checks that the same keys have error bounds as when the data was written.
-    fn check_prefixes(&self, kept: &[Vec<u8>]) -> Result<(), String> {
+    /// Checks that the same keys have the same kinds of bounds as when the data was written.
+    fn check_prefixes(&self, kept: &[(Vec<u8>, BoundKind)]) -> Result<(), String> {
         let own = self.worker.config.prefixes();
         if own == kept {
             return Ok(());
         }
-        let list = |prefixes: &[Vec<u8>]| {
-            let names = prefixes.iter().map(|it| format!("'{}'", String::from_utf8_lossy(it)));
-            names.collect::<Vec<_>>().join(", ")
+        let list = |prefixes: &[(Vec<u8>, BoundKind)]| {
+            let name = |(prefix, kind): &(Vec<u8>, BoundKind)| {
+                let kind = match kind {
+                    BoundKind::Error => "an error bound",
+                    BoundKind::Rights => "a hard bound",
+                };
+                format!("'{}' ({kind})", String::from_utf8_lossy(prefix))
+            };
+            prefixes.iter().map(name).collect::<Vec<_>>().join(", ")
         };
         Err(format!(
-            "keys that begin with {} had an error bound when the data was written, and now those that begin with {} \
-             have one. The spaces with `error` cannot change while they have data: restore the former lines, or run \
-             `solera backup` with them and `solera restore` into a new cluster with the new ones",
+            "keys that begin with {} had bounds when the data was written, and now those that begin with {} have \
+             them. Spaces with `error`, and those of type `bounded-counter` or `pool`, cannot change while they have \
+             data: restore the former lines, or run `solera backup` with them and `solera restore` into a new cluster \
+             with the new ones",
             list(kept),
             list(&own)
         ))
@@ -111,9 +118,10 @@ impl Recovery {
             Record::Stream { partition, origin, entries, upto } => {
                 let mut entries = entries;
                 entries.retain(|placed| self.lacks(lsn, partition, &placed.key));
+                let config = &self.worker.config;
                 let Some(partition) = self.worker.partitions.get_mut(&partition) else { return };
                 for placed in &entries {
-                    partition.apply_entry(origin, placed);
+                    partition.apply_entry(config, origin, placed);
                 }
                 if let Some(known) = partition.known.get_mut(origin.index()) {
                     *known = upto.max(*known);

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use golden::judge;
 use solera_machine::{PartitionId, PromiseId, Wire};
 use solera_reservations::{
-    Body, Change, Changed, Claim, Entry, Epoch, Grant, Held, KeyPart, KeyRecord, Message, Need,
-    Nonce, PROTOCOL, Part, PartitionPart, Pin, Placed, Position, Reader, Record, Removal,
-    Sponsored, StatePart, TakeId, Term, Tokens, Version,
+    Body, BoundKind, Change, Changed, Claim, Counted, Entry, Epoch, Gift, Grant, Held, KeyPart,
+    KeyRecord, Message, Need, Nonce, Owner, PROTOCOL, Part, PartitionPart, Pin, Placed, Position,
+    Reader, Record, Removal, Sponsored, StatePart, TakeId, Tally, Term, Tokens, Version,
 };
 use solera_time::SiteId;
 
@@ -24,7 +24,7 @@ const PARTITION: PartitionId = PartitionId(300);
 /// Returns the name of an enum's variant, and its index, which encodes it. A new variant has no arm
 /// here, and needs a sample.
 type Place = (u8, &'static str);
-const BODIES: u8 = 6;
+const BODIES: u8 = 9;
 const CHANGES: u8 = 12;
 const RECORDS: u8 = 11;
 const PARTS: u8 = 2;
@@ -38,6 +38,9 @@ fn body_place(body: &Body) -> Place {
         Body::State { .. } => (3, "state"),
         Body::OfferRequest => (4, "offer request"),
         Body::Offer { .. } => (5, "offer"),
+        Body::Want { .. } => (6, "want"),
+        Body::CountRequest { .. } => (7, "count request"),
+        Body::Counted { .. } => (8, "counted"),
     }
 }
 
@@ -183,7 +186,17 @@ fn key_part() -> KeyPart {
             epochs: BTreeMap::from([(site, Epoch(9))]),
             changed: Version(144),
         },
+        tally: tally(),
     }
+}
+
+fn owner(site: u8) -> Owner {
+    Owner { site: SiteId(site), generation: 3 }
+}
+
+fn tally() -> Tally {
+    let (given, received) = ([(owner(1), 307)].into(), [(owner(2), 308)].into());
+    Tally { created: 309, spent: 310, given, received }
 }
 
 fn bodies() -> Vec<Body> {
@@ -205,6 +218,15 @@ fn bodies() -> Vec<Body> {
         state(StatePart::Keys(vec![key_part()])),
         Body::OfferRequest,
         Body::Offer { term: Term(4), renewals: 202, seen: seen() },
+        Body::Want { key: key(), to: owner(2), amount: 5, has: 203, waits: 204, received: 205 },
+        Body::CountRequest { key: key(), nonce: nonce() },
+        Body::Counted {
+            key: key(),
+            nonce: nonce(),
+            counted: Counted { tally: tally(), open: tokens() },
+            seen: seen(),
+            stages: vec![4, 206],
+        },
     ]
 }
 
@@ -212,11 +234,15 @@ fn records() -> Vec<Record> {
     let id = PromiseId { coordinator: 2, sequence: 500 };
     let placed = |position, entry| Placed { position: Position(position), key: key(), entry };
     let mut records = vec![
-        Record::Started { incarnation: 3, prefixes: vec![b"views:".to_vec()] },
+        Record::Started { incarnation: 3, prefixes: prefixes() },
         Record::Stream {
             partition: PARTITION,
             origin: SiteId(1),
-            entries: vec![placed(305, Entry::Update(-129)), placed(306, Entry::Ended(Epoch(6)))],
+            entries: vec![
+                placed(305, Entry::Update(-129)),
+                placed(306, Entry::Ended(Epoch(6))),
+                placed(307, Entry::Given(Gift { from: owner(1), to: owner(2), amount: 311 })),
+            ],
             upto: Position(307),
         },
         Record::Promised(id, vec![held()]),
@@ -239,12 +265,16 @@ fn parts() -> Vec<Part> {
     vec![
         Part::Rest {
             incarnation: 3,
-            prefixes: vec![b"views:".to_vec()],
+            prefixes: prefixes(),
             partitions: vec![rest()],
             promises: vec![(id, vec![held()])],
         },
         Part::Keys(vec![key_part()]),
     ]
+}
+
+fn prefixes() -> Vec<(Vec<u8>, BoundKind)> {
+    vec![(b"tickets:".to_vec(), BoundKind::Rights), (b"views:".to_vec(), BoundKind::Error)]
 }
 
 fn claims() -> Vec<Claim> {

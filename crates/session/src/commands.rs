@@ -34,6 +34,7 @@ mod quit;
 mod read;
 mod request;
 mod reset;
+mod rights;
 mod select;
 mod site;
 mod sites;
@@ -82,6 +83,7 @@ use self::ping::Ping;
 use self::read::Read;
 use self::request::{for_later, serve};
 use self::reset::Reset;
+use self::rights::Rights;
 use self::select::Select;
 use self::site::Site;
 use self::sites::Sites;
@@ -135,6 +137,7 @@ pub(crate) async fn run_other<W: Context>(
         CommandId::SoleraLevel => serve::<Level, W>(session, arguments).await,
         CommandId::SoleraRead => serve::<Read, W>(session, arguments).await,
         CommandId::SoleraInterval => serve::<Interval, W>(session, arguments).await,
+        CommandId::SoleraRights => serve::<Rights, W>(session, arguments).await,
         CommandId::SoleraStale => serve::<Stale, W>(session, arguments).await,
         CommandId::SoleraHome => serve::<Home, W>(session, arguments).await,
         CommandId::SoleraAtRisk => serve::<AtRisk, W>(session, arguments).await,

@@ -13,7 +13,7 @@ use solera_levels::Level;
 use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, MemberError, Members};
 use solera_occult::Occult;
-use solera_reservations::Cannot;
+use solera_reservations::{Cannot, Holder};
 use solera_resp::Value;
 use solera_time::SiteId;
 use solera_unistore::{AtRisk, Command, Pasts, Replica, Response};
@@ -105,11 +105,7 @@ pub trait Context: 'static {
     /// Reads an interval at the worker of the site that owns a key. The interval contains the value
     /// of the counter at some moment between the call and its result. Dropping the future cancels
     /// the request. Returns `None` if there will be no reply.
-    fn ask_interval(
-        &self,
-        worker: Address,
-        asked: AskInterval,
-    ) -> impl Future<Output = Option<Interval>>;
+    fn ask_bound(&self, worker: Address, asked: AskBound) -> impl Future<Output = Option<Bound>>;
 
     /// Returns the workers of the site.
     fn workers(&self) -> impl Iterator<Item = Address>;
@@ -249,18 +245,36 @@ pub struct ToPrimary {
     pub takes_accepted: bool,
 }
 
-/// A request for an interval that contains the value of a counter.
+/// A request about a counter with a bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskInterval {
+pub struct AskBound {
     /// The counter.
     pub key: Key,
+    /// What to return.
+    pub what: What,
     /// Time after which the request fails.
     pub within: Duration,
 }
 
-/// Least and greatest value of a counter, or the reason why they are not known. Values beyond 64
-/// bits are cut.
-pub type Interval = Result<(i64, i64), Cannot>;
+/// What a request about a counter asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// An interval that contains the value.
+    Interval,
+    /// The sites with tokens or rights.
+    Holders,
+}
+
+/// The answer to a request about a counter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bound {
+    /// Least and greatest value. Values beyond 64 bits are cut.
+    Interval(i64, i64),
+    /// The sites.
+    Holders(Vec<Holder>),
+    /// Why neither is known.
+    Cannot(Cannot),
+}
 
 /// State of the sites, as the root of a site's workers reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

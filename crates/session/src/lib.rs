@@ -24,7 +24,7 @@ pub use commands::{
     Txid, Watch, describe,
 };
 pub use context::{
-    AskInterval, Context, Interval, PeerTimeout, Single, SitesReport, ToPrimary, Unreachable,
+    AskBound, Bound, Context, PeerTimeout, Single, SitesReport, ToPrimary, Unreachable, What,
 };
 pub use delegation::Delegation;
 pub use identity::{Identity, Refused, hash_password, verify};

@@ -75,6 +75,8 @@ enum Shape {
     Ok,
     /// Reply OK, or null if the number is zero (SET NX).
     Taken,
+    /// Reply with this number of new identifiers (SOLERA.TAKE).
+    Identifiers(usize),
 }
 
 /// Returns whether a command reads or changes the content of keys, so that [`plan`] accepts it.
@@ -86,6 +88,7 @@ pub(crate) fn is_on_keys(command: &Described) -> bool {
             CommandId::SoleraLevel
                 | CommandId::SoleraRead
                 | CommandId::SoleraInterval
+                | CommandId::SoleraRights
                 | CommandId::Watch
         )
 }
@@ -107,6 +110,11 @@ pub(crate) fn plan<'a>(id: CommandId, arguments: &Arguments<'a>) -> Result<Plan<
         CommandId::Del => (each(arguments, &Op::Delete), Shape::Sum),
         CommandId::Exists => (each(arguments, &Op::Exists), Shape::Sum),
         CommandId::Mset => (strings::set_many(arguments)?, Shape::Ok),
+        CommandId::SoleraTake => {
+            let count = counters::taken(arguments)?;
+            let op = Op::IncrBy(-i64::from(count));
+            (smallvec![KeyOp::new(arguments.get(1), op)], Shape::Identifiers(count as usize))
+        }
         _ => return Err("ERR the command is not about keys".to_owned()),
     };
     Ok(Plan { ops, command: id, shape })
@@ -128,6 +136,7 @@ pub(crate) fn single(id: CommandId, arguments: &Arguments<'_>) -> Result<Option<
         CommandId::Decr => Op::IncrBy(-1),
         CommandId::Incrby => Op::IncrBy(counters::integer(arguments.get(2))?),
         CommandId::Decrby => counters::decrement(arguments)?,
+        CommandId::SoleraGrow => Op::IncrBy(counters::grown(arguments)?),
         CommandId::Type => Op::Type,
         CommandId::Sadd => Op::SetAdd(values(2)),
         CommandId::Srem => Op::SetRemove(values(2)),
@@ -228,6 +237,7 @@ mod tests {
             CommandId::SoleraLevel,
             CommandId::SoleraRead,
             CommandId::SoleraInterval,
+            CommandId::SoleraRights,
             CommandId::Watch,
         ];
         for command in COMMANDS.iter().filter(|command| !others.contains(&command.id)) {

@@ -1,5 +1,5 @@
-//! Sessions that increment counters with error bounds and read intervals, and checks of the answers
-//! by [`solera_checker::interval`].
+//! Sessions that change counters with bounds and read intervals, and checks of the answers by
+//! [`solera_checker::interval`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use solera_checker::interval::{self, History, Read, Update};
 use solera_data::{Key, Op, Outcome};
 use solera_levels::Level;
 use solera_machine::{Address, PartitionId, RequestId};
-use solera_reservations::{Cannot, Response as Answered};
+use solera_reservations::{Cannot, Response as Answered, SOLD_OUT};
 use solera_time::{SiteId, Vector};
 use solera_unistore::{Command, CommandError, Kind, Response, TxId};
 
 use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::{BOUNDS_PREFIX as PREFIX, Scenario};
+use crate::scenario::{BOUNDS_PREFIX as PREFIX, RIGHTS_PREFIX, Scenario};
 use crate::world::{SiteState, World, WorldEvent};
 
 /// Wake-ups of these sessions, beyond those of other clients.
@@ -25,6 +25,8 @@ const SESSIONS: usize = 5;
 /// Number of steps of each session.
 const STEPS: usize = 45;
 const KEYS: u64 = 3;
+/// Number of counters that must not become negative.
+const HARD_KEYS: u64 = 2;
 /// Largest number of states that the check of a history may need before it falls back to bounds.
 const STATES: usize = 400;
 /// Time that a read may wait.
@@ -202,17 +204,30 @@ impl BoundsSessions {
     }
 
     fn key(&mut self) -> Key {
-        Key::from(format!("{PREFIX}{}", self.random.within(0, KEYS - 1)).as_str())
+        let (prefix, keys) = match self.random.below(100) {
+            0..55 => (PREFIX, KEYS),
+            _ => (RIGHTS_PREFIX, HARD_KEYS),
+        };
+        Key::from(format!("{prefix}{}", self.random.within(0, keys)).as_str())
     }
 
     fn increment(&mut self) -> (Key, i64) {
+        let key = self.key();
+        if is_hard(&key) {
+            let amount = match self.random.below(100) {
+                0..20 => self.random.within(1, 12) as i64,
+                20..85 => -(self.random.within(1, 3) as i64),
+                _ => -(self.random.within(4, 12) as i64),
+            };
+            return (key, amount);
+        }
         let amount = match self.random.below(100) {
             0..65 => self.random.within(1, 5) as i64,
             65..90 => -(self.random.within(1, 4) as i64),
             90..97 => self.random.within(20, 400) as i64,
             _ => -(self.random.within(5, 60) as i64),
         };
-        (self.key(), amount)
+        (key, amount)
     }
 
     /// Submits a single command, or begins a transaction.
@@ -304,6 +319,10 @@ impl BoundsSessions {
             }
             (_, Response::Failed(error)) => {
                 let (fate, what) = match error {
+                    CommandError::Guarded(refusal) if refusal.reason.starts_with(SOLD_OUT) => {
+                        self.note_sold_out(world, index, &refusal.key);
+                        (Fate::Never, "bounds: sold out")
+                    }
                     CommandError::Guarded(_) => (Fate::Never, "bounds: refused"),
                     CommandError::PartitionSlow
                     | CommandError::NoSuchTransaction
@@ -346,8 +365,11 @@ impl BoundsSessions {
                 Answered::Interval { least, greatest } => {
                     self.final_intervals.insert((site, key), (least, greatest));
                 }
-                // A dead holder of tokens that do not fit the floor.
-                Answered::Cannot(Cannot::TooWide { .. }) if self.has_destroyed(world) => {
+                // A dead holder of tokens that do not fit the floor, or a dead site that cannot be
+                // asked.
+                Answered::Cannot(Cannot::TooWide { .. } | Cannot::Uncounted)
+                    if self.has_destroyed(world) =>
+                {
                     world.tally.count("bounds: reads that a destroyed site blocks");
                 }
                 other => self.problems.push(format!(
@@ -362,8 +384,13 @@ impl BoundsSessions {
             Answered::Interval { least, greatest } => {
                 let what = if least == greatest { "bounds: exact" } else { "bounds: intervals" };
                 world.tally.count(what);
-                let (least, greatest) = (i128::from(least), i128::from(greatest));
-                self.check_width(&key, least, greatest);
+                let (least, mut greatest) = (i128::from(least), i128::from(greatest));
+                if !is_hard(&key) {
+                    self.check_width(&key, least, greatest);
+                } else if self.has_lost(world) {
+                    // The value contains rights that were lost with a site.
+                    greatest = i128::MAX;
+                }
                 let read = Read { least, greatest, begin, end: world.now };
                 self.reads.entry(key).or_default().push(read);
             }
@@ -371,6 +398,26 @@ impl BoundsSessions {
             other => self.problems.push(format!("a read was answered {other:?}")),
         }
         self.rest(world, index);
+    }
+
+    /// Notes that a transaction found less than it needs. That is a read.
+    fn note_sold_out(&mut self, world: &World, index: usize, key: &[u8]) {
+        let attempt = &self.attempts[self.sessions[index].attempt];
+        let of_key = attempt.increments.iter().filter(|(of, _)| of.as_bytes() == key);
+        let amount: i128 = of_key.map(|(_, amount)| i128::from(*amount)).sum();
+        let Some(begin) = attempt.begin else { return };
+        if amount >= 0 {
+            self.problems.push(format!("sold out for {amount} of {key:?}"));
+        }
+        if !self.has_lost(world) {
+            let read = Read { least: 0, greatest: -amount - 1, begin, end: world.now };
+            self.reads.entry(Key::from(key)).or_default().push(read);
+        }
+    }
+
+    /// Returns whether a site was destroyed, or has joined again.
+    fn has_lost(&self, world: &World) -> bool {
+        (0..self.sites).any(|site| world.generation(site) > 0) || self.has_destroyed(world)
     }
 
     fn check_width(&mut self, key: &Key, least: i128, greatest: i128) {
@@ -463,11 +510,13 @@ impl BoundsSessions {
         let unread =
             unread.map(|(site, key)| format!("site {site} does not answer reads of {key}"));
         self.problems.extend(unread);
-        let destroyed = self.has_destroyed(world);
+        let (destroyed, lost) = (self.has_destroyed(world), self.has_lost(world));
         for ((site, key), (least, greatest)) in &self.final_intervals {
             let Some(value) = self.final_values.get(&(*site, key.clone())) else { continue };
             let exact = destroyed || least == greatest;
-            if !(least..=greatest).contains(&value) || !exact {
+            // The value contains rights that were lost with a site.
+            let above = value > greatest && !(is_hard(key) && lost);
+            if value < least || above || !exact || *value < 0 && is_hard(key) {
                 self.problems.push(format!(
                     "in the end, {key} is {value} at site {site}, and the interval [{least}, {greatest}]"
                 ));
@@ -500,15 +549,22 @@ impl BoundsSessions {
                 updates.push(Update { amount, begin, end: attempt.end });
                 let removed = attempt.generation < world.generation(attempt.site)
                     || world.state(attempt.site) == SiteState::Destroyed;
-                if removed && attempt.end.is_some() {
+                // An acknowledged update of a counter that must not become negative counts, also
+                // if it is lost.
+                if removed && attempt.end.is_some() && !is_hard(key) {
                     // The removal may have undone it at any time since.
                     updates.push(Update { amount: -amount, begin, end: None });
                 }
             }
         }
         let reads = self.reads.get(key).cloned().unwrap_or_default();
-        History { start: 0, updates, reads }
+        History { start: 0, updates, reads, floor: is_hard(key).then_some(0) }
     }
+}
+
+/// Returns whether a counter must not become negative.
+fn is_hard(key: &Key) -> bool {
+    key.as_bytes().starts_with(RIGHTS_PREFIX.as_bytes())
 }
 
 /// What a client learns of an attempt.
@@ -524,6 +580,7 @@ fn name_of(reason: &Cannot) -> &'static str {
         Cannot::Behind => "bounds: reads behind a sponsor",
         Cannot::NoLease => "bounds: reads without a lease",
         Cannot::TooWide { .. } => "bounds: reads that are too wide",
+        Cannot::Uncounted => "bounds: sites that could not be counted",
         _ => "bounds: other reads without an answer",
     }
 }

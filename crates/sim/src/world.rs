@@ -303,7 +303,7 @@ impl World {
             }
         }
         if let Some(shape) = &self.bounds {
-            config = config.with_reservations(shape.policies(), shape.timing);
+            config = config.with_reservations(shape.bounds(), shape.timing);
             if let Some(bounds) = &mut config.reservations {
                 bounds.without = shape.without;
             }

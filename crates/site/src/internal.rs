@@ -24,6 +24,8 @@ pub(crate) enum Asker {
     Change(AskId),
     /// `reservations`, which has written the end of an epoch.
     End(AskId),
+    /// `reservations`, which has written a gift of rights.
+    Gift(AskId),
     /// `occult`, whose proposal has found another move under this number.
     OtherMove(AskId, Move),
     /// UniStore, which asks a guard.
@@ -106,6 +108,14 @@ impl Internal {
             Some(Asker::End(ask)) => {
                 Answered::Reservations(ask, solera_reservations::Answer::Ended)
             }
+            Some(Asker::Gift(ask)) => match response {
+                // The machine sees it in the stream, if it is written.
+                Response::Executed { outcome: Ok(_), .. }
+                | Response::Failed(
+                    CommandError::Unavailable { tid: Some(_) } | CommandError::Unconfirmed { .. },
+                ) => return,
+                _ => Answered::Reservations(ask, solera_reservations::Answer::NotGiven),
+            },
             Some(Asker::UniStore(_)) | None => return,
         };
         self.answered.push_back(answered);

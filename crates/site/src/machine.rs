@@ -10,7 +10,7 @@ use solera_machine::{Address, AskId, Machine, Now, Share, Topology, Wire};
 use solera_membership::{Change, MemberError, Members, Participant};
 use solera_occult::Occult;
 use solera_primary::Primary;
-use solera_reservations::{Claim, Policy, Reservations, Tokens};
+use solera_reservations::{Bound, Claim, Reservations, Tokens};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 use solera_trial::Trial;
 use solera_unistore::{Errand, GuardedKeys, Replica};
@@ -144,11 +144,11 @@ impl Config {
     }
 
     /// Makes the worker run `reservations`, too, for keys with these prefixes, the longest first.
-    /// Keys with a prefix that has no policy have no error bound.
+    /// Keys with a prefix that has no bound have none.
     #[must_use]
     pub fn with_reservations(
         mut self,
-        policies: Arc<[(Vec<u8>, Option<Policy>)]>,
+        bounds: Arc<[(Vec<u8>, Option<Bound>)]>,
         timing: solera_reservations::Timing,
     ) -> Config {
         let unistore = &mut self.unistore;
@@ -157,7 +157,7 @@ impl Config {
             founders: unistore.founders,
             generation: unistore.generation,
             copies: unistore.f + 1,
-            policies: policies.clone(),
+            bounds: bounds.clone(),
             // Zero is no incarnation.
             incarnation: unistore.first_transaction + 1,
             journal: unistore.journal,
@@ -167,7 +167,7 @@ impl Config {
         unistore.guards.push(solera_reservations::PROTOCOL.number);
         unistore.guarded_keys = Some(GuardedKeys {
             protocol: solera_reservations::PROTOCOL.number,
-            prefixes: policies.iter().map(|(prefix, it)| (prefix.clone(), it.is_some())).collect(),
+            prefixes: bounds.iter().map(|(prefix, it)| (prefix.clone(), it.is_some())).collect(),
             claim: |amount| Claim::Tokens(Tokens::of(amount)).encode(),
             patience: timing.patience,
         });

@@ -49,11 +49,20 @@ impl Reader<'_> {
                 Err(reason) => return self.refuse(table, name.span().start, reason),
             },
         };
-        let bound = self.bound(table, of_type, protocol)?;
-        Ok(Space { of_type, bound, ..space })
+        if let Some(of_type) =
+            of_type.filter(|it| it.is_bounded() && protocol != Baseline::UniStore)
+        {
+            let reason = format!(
+                "type '{of_type}' goes with protocol 'unistore': '{}' keeps no bounds",
+                protocol.name()
+            );
+            return self.refuse(table, place, reason);
+        }
+        let error = self.error_bound(table, of_type, protocol)?;
+        Ok(Space { of_type, error, ..space })
     }
 
-    fn bound(
+    fn error_bound(
         &self,
         table: &SpaceTable,
         of_type: Option<SpaceType>,
@@ -104,7 +113,7 @@ impl Reader<'_> {
 mod tests {
     use std::time::Duration;
 
-    use crate::spaces::{ErrorBound, SpaceType};
+    use crate::spaces::{ErrorBound, KeyBound, SpaceType};
     use crate::spec::{ClusterSpec, Overrides};
 
     /// Parses a space with these settings, which begin on line 4.
@@ -117,6 +126,8 @@ mod tests {
     fn types_and_bounds_are_read_and_described() {
         for (text, described) in [
             ("type = 'counter'", "v = \"v:\" causal (counter)"),
+            ("type = 'bounded-counter'", "v = \"v:\" causal (bounded-counter)"),
+            ("type = 'pool'", "v = \"v:\" causal (pool)"),
             (
                 "type = 'counter'\nerror = '5%'",
                 "v = \"v:\" causal (counter, error 5%, lease 5000 ms)",
@@ -128,7 +139,8 @@ mod tests {
         ] {
             let spaces = parse(&format!("level = 'causal'\n{text}")).unwrap().spaces;
             assert_eq!(spaces.space_of(b"v:1").to_string(), described, "{text}");
-            assert_eq!(spaces.have_bounds(), text.contains("error"));
+            let has_bound = ["error", "pool", "bounded"].iter().any(|it| text.contains(it));
+            assert_eq!(spaces.have_bounds(), has_bound);
         }
     }
 
@@ -139,7 +151,12 @@ mod tests {
                     [[space]]\nname = 'f'\nprefix = 'v:fine:'\nlevel = 'causal'\ntype = 'counter'\n\
                     error = '1%'\nlease_ms = 250";
         let spaces = parse(text).unwrap().spaces;
-        let bound = |key: &[u8]| spaces.bound_of(key);
+        let bound = |key: &[u8]| {
+            spaces.bound_of(key).map(|bound| match bound {
+                KeyBound::Error(error) => error,
+                KeyBound::Hard => panic!("it has an error bound"),
+            })
+        };
         let fine = ErrorBound { tolerance_ppm: 10_000, lease: Duration::from_millis(250) };
         assert_eq!(bound(b"v:1").map(|bound| bound.tolerance_ppm), Some(50_000));
         assert_eq!(bound(b"v:fine:1"), Some(fine));
@@ -179,7 +196,11 @@ mod tests {
         ] {
             let first = prefixes.iter().find(|(prefix, _)| key.starts_with(prefix.as_str()));
             let bound = spaces.bound_of(key.as_bytes());
-            assert_eq!(bound.map(|bound| bound.tolerance_ppm), ppm, "{key}");
+            let ppm_of = |bound| match bound {
+                KeyBound::Error(error) => error.tolerance_ppm,
+                KeyBound::Hard => 0,
+            };
+            assert_eq!(bound.map(ppm_of), ppm, "{key}");
             assert_eq!(first.and_then(|(_, bound)| *bound), bound, "{key}");
         }
     }
@@ -192,14 +213,18 @@ mod tests {
         for (text, reason) in [
             (
                 "level = 'causal'\ntype = 'set'",
-                "line 5: space 'v': the type 'set' is not available yet; the type may be 'counter'",
+                "line 5: space 'v': the type 'set' is not available yet; the type may be 'counter', \
+                 'bounded-counter' or 'pool'",
             ),
-            ("level = 'causal'\ntype = 'bounded-counter'", "'bounded-counter' is not available"),
-            ("level = 'causal'\ntype = 'pool'", "the type 'pool' is not available yet"),
+            (
+                "level = 'causal'\ntype = 'pool'\nerror = '5%'",
+                "line 6: space 'v': error goes with type 'counter'",
+            ),
             ("level = 'causal'\ntype = 'list'", "the type 'list' is not available yet"),
             (
                 "level = 'causal'\ntype = 'number'",
-                "line 5: space 'v': there is no type 'number'; the type may be 'counter'",
+                "line 5: space 'v': there is no type 'number'; the type may be 'counter', \
+                 'bounded-counter' or 'pool'",
             ),
             (
                 "type = 'counter'\nlevel = 'por'",
@@ -257,6 +282,10 @@ mod tests {
             let named = format!("[[space]]\nname = 'v'\nprefix = 'v:'\n{space}");
             let error = read(&format!("protocol = '{protocol}'\n{named}")).unwrap_err();
             let reason = "line 7: space 'v': error goes with protocol 'unistore': ";
+            assert!(error.contains(&format!("{reason}'{protocol}' keeps no")), "{error}");
+            let pool = "[[space]]\nname = 'v'\nprefix = 'v:'\nlevel = 'causal'\ntype = 'pool'";
+            let error = read(&format!("protocol = '{protocol}'\n{pool}")).unwrap_err();
+            let reason = "line 6: space 'v': type 'pool' goes with protocol 'unistore': ";
             assert!(error.contains(&format!("{reason}'{protocol}' keeps no")), "{error}");
         }
     }

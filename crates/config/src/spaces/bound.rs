@@ -1,4 +1,4 @@
-//! Types of the keys of a space, and error bounds.
+//! Types of the keys of a space, and what they bound.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,16 +8,32 @@ use std::time::Duration;
 pub enum SpaceType {
     /// Whole numbers that only increments and decrements change.
     Counter,
+    /// Counters that decrements cannot make negative.
+    BoundedCounter,
+    /// Bounded counters from which sites take identifiers that are never given twice.
+    Pool,
 }
 
+/// Types, in the order of messages.
+const TYPES: [SpaceType; 3] = [SpaceType::Counter, SpaceType::BoundedCounter, SpaceType::Pool];
 /// Names of types that later versions will support.
-const PLANNED: [&str; 4] = ["set", "bounded-counter", "pool", "list"];
+const PLANNED: [&str; 2] = ["set", "list"];
 
 impl SpaceType {
     /// Returns the name in `solera.toml`.
     pub fn name(self) -> &'static str {
         match self {
             SpaceType::Counter => "counter",
+            SpaceType::BoundedCounter => "bounded-counter",
+            SpaceType::Pool => "pool",
+        }
+    }
+
+    /// Returns whether decrements cannot make a value negative.
+    pub fn is_bounded(self) -> bool {
+        match self {
+            SpaceType::Counter => false,
+            SpaceType::BoundedCounter | SpaceType::Pool => true,
         }
     }
 
@@ -26,13 +42,14 @@ impl SpaceType {
     /// # Errors
     /// The reason why there is none.
     pub(crate) fn named(name: &str) -> Result<SpaceType, String> {
-        let counter = SpaceType::Counter;
-        if name == counter.name() {
-            return Ok(counter);
+        if let Some(found) = TYPES.into_iter().find(|it| it.name() == name) {
+            return Ok(found);
         }
+        let [first, second, last] = TYPES;
+        let choice = format!("the type may be '{first}', '{second}' or '{last}'");
         Err(match PLANNED.contains(&name) {
-            true => format!("the type '{name}' is not available yet; the type may be '{counter}'"),
-            false => format!("there is no type '{name}'; the type may be '{counter}'"),
+            true => format!("the type '{name}' is not available yet; {choice}"),
+            false => format!("there is no type '{name}'; {choice}"),
         })
     }
 }
@@ -41,6 +58,15 @@ impl fmt::Display for SpaceType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// What is kept about the value of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyBound {
+    /// Intervals within a tolerance.
+    Error(ErrorBound),
+    /// The value does not become negative.
+    Hard,
 }
 
 /// Error bound of the counters of a space: the greatest width of the intervals that

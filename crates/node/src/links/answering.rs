@@ -439,10 +439,10 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
             }
             None => Answer::Nothing,
         },
-        Question::Interval { worker, asked } => match here(worker) {
+        Question::Bound { worker, asked } => match here(worker) {
             Some(worker) => {
-                let interval = network.ask_interval(worker, *asked).await;
-                interval.map_or(Answer::Nothing, |interval| Answer::Interval(Box::new(interval)))
+                let answer = network.ask_bound(worker, *asked).await;
+                answer.map_or(Answer::Nothing, |answer| Answer::Bound(Box::new(answer)))
             }
             None => Answer::Nothing,
         },

@@ -141,9 +141,9 @@ impl EventLoop {
                 let worker = self.worker.clone();
                 spawn_local(async move { worker.answer_occult(command, reply).await });
             }
-            Control::Interval(asked, reply) => {
+            Control::Bound(asked, reply) => {
                 let worker = self.worker.clone();
-                spawn_local(async move { worker.answer_interval(asked, reply).await });
+                spawn_local(async move { worker.answer_bound(asked, reply).await });
             }
             Control::Primary(asked, reply) => {
                 let worker = self.worker.clone();

@@ -1,9 +1,9 @@
-//! Intervals that contain the values of counters.
+//! Intervals that contain the values of counters, and holders of their tokens and rights.
 
 use solera_data::{Key, Op, Outcome};
 use solera_machine::Address;
 use solera_reservations::{Command, Response};
-use solera_session::{AskInterval, Interval};
+use solera_session::{AskBound, Bound, What};
 use solera_unistore::Pasts;
 use tokio::sync::oneshot;
 
@@ -31,38 +31,37 @@ impl Worker {
         keys.iter().filter(|key| exists(key)).count()
     }
 
-    /// Reads an interval at the worker that owns the key. Returns `None` if no reply comes.
-    pub(super) async fn ask_interval_at(
-        &self,
-        worker: Address,
-        asked: AskInterval,
-    ) -> Option<Interval> {
+    /// Reads the interval or the holders of a counter at the worker that owns the key. Returns
+    /// `None` if no reply comes.
+    pub(super) async fn ask_bound_at(&self, worker: Address, asked: AskBound) -> Option<Bound> {
         match worker == self.address {
-            true => self.read_interval(asked).await,
-            false => self.network.ask_interval(worker, asked).await,
+            true => self.read_bound(asked).await,
+            false => self.network.ask_bound(worker, asked).await,
         }
     }
 
-    /// Reads an interval here. If the future is dropped before it ends, the request is cancelled.
-    async fn read_interval(&self, asked: AskInterval) -> Option<Interval> {
+    /// Reads the interval or the holders of a counter here. If the future is dropped before it ends, the request is cancelled.
+    async fn read_bound(&self, asked: AskBound) -> Option<Bound> {
         self.state.borrow().engine.machine().reservations()?;
-        let AskInterval { key, within } = asked;
-        let command = Command::Interval { key: key.as_bytes().to_vec(), within };
+        let AskBound { key, what, within } = asked;
+        let key = key.as_bytes().to_vec();
+        let command = match what {
+            What::Interval => Command::Interval { key, within },
+            What::Holders => Command::Holders { key, within },
+        };
         match self.run_queued(command.into()).await? {
-            solera_site::Response::Reservations(Response::Interval { least, greatest }) => {
-                Some(Ok((least, greatest)))
-            }
-            solera_site::Response::Reservations(Response::Cannot(reason)) => Some(Err(reason)),
+            solera_site::Response::Reservations(response) => match response {
+                Response::Interval { least, greatest } => Some(Bound::Interval(least, greatest)),
+                Response::Holders(holders) => Some(Bound::Holders(holders)),
+                Response::Cannot(reason) => Some(Bound::Cannot(reason)),
+                _ => None,
+            },
             _ => None,
         }
     }
 
-    /// Reads an interval for another worker of the site.
-    pub(super) async fn answer_interval(
-        &self,
-        asked: AskInterval,
-        reply: oneshot::Sender<Interval>,
-    ) {
-        pass_on(self.read_interval(asked), reply).await;
+    /// Reads the interval or the holders of a counter for another worker of the site.
+    pub(super) async fn answer_bound(&self, asked: AskBound, reply: oneshot::Sender<Bound>) {
+        pass_on(self.read_bound(asked), reply).await;
     }
 }

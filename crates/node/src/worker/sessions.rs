@@ -12,7 +12,7 @@ use solera_membership::{Change, SiteStatus};
 use solera_occult::Occult;
 use solera_resp::Value;
 use solera_session::{
-    Ask, AskInterval, Client, Context, Delegation, Identity, Interval, Page, PeerTimeout, Single,
+    Ask, AskBound, Bound, Client, Context, Delegation, Identity, Page, PeerTimeout, Single,
     SitesReport, ToPrimary, Unreachable, verify,
 };
 use solera_site::Input;
@@ -138,8 +138,8 @@ impl Context for Worker {
         self.send_occult_here(command);
     }
 
-    async fn ask_interval(&self, worker: Address, asked: AskInterval) -> Option<Interval> {
-        self.ask_interval_at(worker, asked).await
+    async fn ask_bound(&self, worker: Address, asked: AskBound) -> Option<Bound> {
+        self.ask_bound_at(worker, asked).await
     }
 
     fn workers(&self) -> impl Iterator<Item = Address> {

@@ -129,7 +129,7 @@ impl Reservations {
         if !self.partitions.contains_key(&self.config.partition_of(key)) {
             return Err(not_here(key));
         }
-        if self.config.policy(key).is_none() {
+        if self.config.bound(key).is_none() {
             return Err(refusal(key, Cannot::NoPolicy.to_string()));
         }
         Ok(match claim {

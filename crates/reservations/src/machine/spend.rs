@@ -7,6 +7,7 @@ use solera_machine::Now;
 
 use super::Reservations;
 use crate::numbers::{Epoch, Position, Tokens};
+use crate::rights::Gift;
 use crate::spent::Spent;
 
 impl Reservations {
@@ -23,7 +24,7 @@ impl Reservations {
         if tokens.is_none() {
             return Some(Spent { key: key.to_vec(), epoch: Epoch(0), tokens });
         }
-        self.config.policy(key)?;
+        self.config.bound(key)?;
         let partition = self.config.partition_of(key);
         let (partitions, step) = self.step(now);
         partitions.get_mut(&partition)?.spend(&step, key, tokens)
@@ -47,6 +48,16 @@ impl Reservations {
             partition.give_back_spent(&mut step, &spent);
         }
         self.settle(now);
+    }
+
+    /// Restores a gift of this site that has committed before the process started, like
+    /// [`restore_commit`](Self::restore_commit).
+    pub fn restore_gift(&mut self, key: &[u8], gift: Gift) {
+        let partition = self.config.partition_of(key);
+        let config = &self.config;
+        if let Some(partition) = self.partitions.get_mut(&partition) {
+            partition.restore_giving(config, &key.to_vec(), gift);
+        }
     }
 
     /// Restores an update of this site that has committed before the process started, at a position

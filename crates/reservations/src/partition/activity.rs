@@ -25,14 +25,17 @@ pub(crate) struct Activity {
 
 impl Partition {
     /// Notes a request of a client.
-    pub(super) fn note_use(&mut self, step: &mut Step<'_>) {
-        self.activity.used = Some(step.now);
+    pub(super) fn note_use(&mut self, step: &mut Step<'_>, key: &[u8]) {
+        self.note_spending(step, key);
         self.wake(step);
     }
 
-    /// Notes an update that uses tokens of the site. They keep the timer awake.
-    pub(super) fn note_spending(&mut self, step: &Step<'_>) {
-        self.activity.used = Some(step.now);
+    /// Notes an update that uses tokens of the site. They keep the timer awake. Rights need neither
+    /// readers nor reports.
+    pub(super) fn note_spending(&mut self, step: &Step<'_>, key: &[u8]) {
+        if !step.config.has_rights(key) {
+            self.activity.used = Some(step.now);
+        }
     }
 
     /// Notes that another site uses the partition.

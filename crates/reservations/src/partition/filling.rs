@@ -156,7 +156,12 @@ impl Partition {
         let mut parts = vec![StatePart::Rest(Box::new(rest))];
         let (mut keys, mut bytes) = (Vec::new(), 0);
         for part in self.key_parts(self.id, std::ops::Bound::Unbounded, usize::MAX) {
-            let part = KeyPart { unseen: Vec::new(), stopped: Default::default(), ..part };
+            let part = KeyPart {
+                unseen: Vec::new(),
+                stopped: Default::default(),
+                tally: Default::default(),
+                ..part
+            };
             bytes += codec::encoded_bytes(&part);
             if bytes > PART_BYTES && !keys.is_empty() {
                 parts.push(StatePart::Keys(std::mem::take(&mut keys)));
@@ -244,6 +249,7 @@ impl Partition {
         let part = KeyPart {
             unseen: own.map_or(Vec::new(), |own| own.unseen.iter().collect()),
             stopped: own.map_or(Default::default(), |own| own.stopped),
+            tally: own.map_or(Default::default(), |own| own.rights.tally.clone()),
             ..part
         };
         self.restore_key(part);

@@ -1,11 +1,11 @@
 //! Tokens and floors: when a site ends an epoch, and which changes of a key's record it requests.
 
-use solera_machine::PartitionId;
+use solera_machine::{PartitionId, RequestId};
 use solera_time::SiteId;
 
 use super::{Partition, clamped};
 use crate::agreed::{Change, Grant, Key, KeyRecord};
-use crate::command::{Cannot, Question};
+use crate::command::{Cannot, Holder, Question, Response};
 use crate::config::{Policy, Rule};
 use crate::message::Need;
 use crate::numbers::{Epoch, Kind, Position, Tokens, Version};
@@ -16,6 +16,9 @@ use crate::record::Record;
 impl Partition {
     /// Does what is due about a key.
     pub(super) fn look_after(&mut self, step: &mut Step<'_>, key: &Key) {
+        if step.config.has_rights(key) {
+            return self.look_after_rights(step, key);
+        }
         let Some(policy) = step.config.policy(key) else { return };
         self.expire(step, key);
         if !self.filling.is_filled() {
@@ -54,6 +57,20 @@ impl Partition {
 
     pub(crate) fn end_answered(&mut self, key: &Key) {
         self.counter(key).ending = false;
+    }
+
+    /// Returns the sites with tokens or the right to answer.
+    pub(super) fn reply_token_holders(&self, step: &mut Step<'_>, key: &Key, request: RequestId) {
+        let sites = SiteId::all(self.known.len());
+        let holders = sites.filter_map(|site| {
+            let grants = self.record(key).map_or(&[][..], |record| &record.grants);
+            let own = grants.iter().filter(|it| it.site == site && !self.agreed.is_over(it));
+            let tokens = own.fold(Tokens::default(), |most, grant| most.most(grant.tokens));
+            let answers = self.agreed.reader(site).is_some();
+            let is_holder = answers || !tokens.is_none();
+            is_holder.then_some(Holder::Tokens { site, tokens, answers })
+        });
+        step.reply(request, Response::Holders(holders.collect()));
     }
 
     // Ends.

@@ -26,6 +26,10 @@ impl Partition {
         if !self.filling.is_filled() {
             return known;
         }
+        let own = origin == self.me;
+        if own && !self.knows_begin(step.config) {
+            return known;
+        }
         if after > known {
             step.rare(rare::GAP);
             return known;
@@ -34,6 +38,9 @@ impl Partition {
             upto = upto.min(remains);
         }
         entries.retain(|placed| placed.position > known && placed.position <= upto);
+        if own {
+            self.burn(step.config, &mut entries);
+        }
         if upto <= known {
             return known;
         }
@@ -46,18 +53,21 @@ impl Partition {
         }
         let was_ready = self.is_ready(step.config);
         for placed in &entries {
-            self.apply_entry(origin, placed);
+            self.apply_entry(step.config, origin, placed);
         }
         self.known[origin.index()] = upto;
         for placed in &entries {
-            if origin == self.me {
+            if own {
                 self.recycle(step.config, &placed.key);
             }
-            if let Entry::Ended(_) = placed.entry {
-                self.visit_at(step.now, &placed.key);
+            match &placed.entry {
+                Entry::Update(_) => {}
+                Entry::Ended(_) => self.visit_at(step.now, &placed.key),
+                Entry::Given(gift) if own => self.end_giving(&placed.key, gift),
+                Entry::Given(_) => {}
             }
         }
-        if origin == self.me {
+        if own {
             self.end_spent(step);
         }
         if !was_ready && self.is_ready(step.config) {
@@ -71,21 +81,24 @@ impl Partition {
     }
 
     /// Applies an entry to its key. Recovery calls it, too.
-    pub(crate) fn apply_entry(&mut self, origin: SiteId, placed: &Placed) {
+    pub(crate) fn apply_entry(&mut self, config: &Config, origin: SiteId, placed: &Placed) {
         let own = origin == self.me;
         let position = placed.position;
         let counter = self.counter(&placed.key);
-        match placed.entry {
+        match &placed.entry {
             Entry::Update(amount) => {
-                counter.value = counter.value.saturating_add(amount.into());
-                if own {
-                    counter.unseen.push(position, Tokens::of(amount));
+                counter.value = counter.value.saturating_add((*amount).into());
+                if own && config.has_rights(&placed.key) {
+                    counter.rights.tally.note_update(*amount);
+                } else if own {
+                    counter.unseen.push(position, Tokens::of(*amount));
                 }
             }
             Entry::Ended(epoch) => {
                 let ended = counter.ended.entry(origin).or_default();
-                *ended = (epoch.max(ended.0), position);
+                *ended = (ended.0.max(*epoch), position);
             }
+            Entry::Given(gift) => self.apply_gift(config, &placed.key, own, gift),
         }
     }
 
@@ -221,6 +234,13 @@ impl Partition {
             }
             Body::State { transfer, place, of, part } => {
                 self.on_state(step, from, (transfer, place, of), part);
+            }
+            Body::Want { key, to, amount, has, waits, received } => {
+                self.on_want(step, (&key, to), (amount, has, waits), received);
+            }
+            Body::CountRequest { key, nonce } => self.on_count_request(step, from, (&key, nonce)),
+            Body::Counted { key, nonce, counted, seen, stages } => {
+                self.on_counted(step, from, (&key, nonce, counted), (&seen, &stages));
             }
             Body::OfferRequest => self.on_offer_request(step, from),
             Body::Offer { term, renewals, seen } => {

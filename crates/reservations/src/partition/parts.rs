@@ -47,6 +47,7 @@ impl Partition {
             stopped: counter.stopped,
             floors: counter.floors.clone(),
             record: self.agreed.keys.get(key).cloned().unwrap_or_default(),
+            tally: counter.rights.tally.clone(),
         };
         counters.map(part).collect()
     }
@@ -82,6 +83,7 @@ impl Partition {
         counter.unseen = part.unseen.into_iter().collect();
         counter.stopped = part.stopped;
         counter.floors = part.floors;
+        counter.rights.tally = part.tally;
         if part.record == KeyRecord::default() {
             self.agreed.keys.remove(&part.key);
         } else {

@@ -7,8 +7,8 @@ use solera_machine::RequestId;
 use super::Partition;
 use crate::agreed::Key;
 use crate::command::{Cannot, Response, TakeId};
-use crate::config::{Config, Rule};
-use crate::counter::{Counter, Take, Waiter, WaitingRead, WaitingTake};
+use crate::config::{Bound, Config, Rule};
+use crate::counter::{Asked, Counter, Take, Waiter, WaitingRead, WaitingTake};
 use crate::message::{Event, Need};
 use crate::numbers::{Epoch, Kind, Term, Tokens};
 use crate::outbox::Step;
@@ -41,7 +41,7 @@ impl Partition {
         (key, amount): (&Key, i64),
         within: Duration,
     ) {
-        if step.config.policy(key).is_none() {
+        if step.config.bound(key).is_none() {
             return step.refuse(request, Cannot::NoPolicy);
         }
         if amount == 0 {
@@ -54,7 +54,7 @@ impl Partition {
 
     /// Gives tokens to somebody, now or later.
     pub(crate) fn await_tokens(&mut self, step: &mut Step<'_>, key: &Key, take: WaitingTake) {
-        self.note_use(step);
+        self.note_use(step, key);
         self.waiting.insert(key.clone());
         self.counter(key).takes.push_back(take);
         self.serve(step, key);
@@ -67,19 +67,23 @@ impl Partition {
         }
     }
 
-    pub(crate) fn on_interval(
+    pub(crate) fn on_read(
         &mut self,
         step: &mut Step<'_>,
-        request: RequestId,
+        (request, asked): (RequestId, Asked),
         key: &Key,
         within: Duration,
     ) {
-        if step.config.policy(key).is_none() {
-            return step.refuse(request, Cannot::NoPolicy);
+        match step.config.bound(key) {
+            None => return step.refuse(request, Cannot::NoPolicy),
+            Some(Bound::Error(_)) if asked == Asked::Holders => {
+                return self.reply_token_holders(step, key, request);
+            }
+            Some(_) => {}
         }
-        self.note_use(step);
+        self.note_use(step, key);
         self.waiting.insert(key.clone());
-        let read = WaitingRead { request, until: step.now.after(within), reason: None };
+        let read = WaitingRead { request, asked, until: step.now.after(within), reason: None };
         self.counter(key).reads.push(read);
         self.serve_reads(step, key);
         self.look_after(step, key);
@@ -117,14 +121,13 @@ impl Partition {
 
     /// Gives tokens to those who wait, in order within each kind (H4, H5).
     fn serve_takes(&mut self, step: &mut Step<'_>, key: &Key) {
-        let Some(policy) = step.config.policy(key) else { return };
         if self.counters.get(key).is_none_or(|counter| counter.takes.is_empty()) {
             return;
         }
         self.recycle(step.config, key);
         while let Some((place, waiting, (epoch, term))) = self.next_served(step.config, key) {
             let id = TakeId(step.nonce());
-            let until = step.now.after(policy.lease);
+            let until = step.now.after(step.config.hold(key));
             let counter = self.counter(key);
             counter.takes.remove(place);
             counter.take(id, Take { epoch, tokens: waiting.tokens, term, until });
@@ -159,6 +162,9 @@ impl Partition {
         key: &[u8],
         tokens: Tokens,
     ) -> Result<(Epoch, Option<Term>), Cannot> {
+        if config.has_rights(key) {
+            return self.may_spend(config, key, tokens).map(|()| (Epoch(0), None));
+        }
         let grant = self.usable(config, key).ok_or(Cannot::NoTokens)?;
         if self.agreed.remains(self.me).is_some() || !self.filling.is_filled() {
             return Err(Cannot::NoTokens);
@@ -179,6 +185,10 @@ impl Partition {
     }
 
     pub(super) fn serve_reads(&mut self, step: &mut Step<'_>, key: &Key) {
+        if step.config.has_rights(key) {
+            // Counts answer them.
+            return;
+        }
         let waiting = self.counters.get_mut(key).map(|counter| &mut counter.reads);
         let waiting = waiting.filter(|reads| !reads.is_empty()).map(std::mem::take);
         let Some(mut reads) = waiting else { return };
@@ -223,7 +233,14 @@ impl Partition {
             .partition::<Vec<_>, _>(|read| read.until <= now);
         counter.reads = waits;
         for read in over {
-            step.refuse(read.request, read.reason.unwrap_or(Cannot::Behind));
+            match read.asked {
+                Asked::Holders => self.reply_holders(step, key, read.request),
+                Asked::Interval => {
+                    let uncounted = step.config.has_rights(key).then_some(Cannot::Uncounted);
+                    let reason = read.reason.or(uncounted).unwrap_or(Cannot::Behind);
+                    step.refuse(read.request, reason);
+                }
+            }
         }
         while let Some(counter) = self.counters.get_mut(key) {
             let Some(place) = counter.takes.iter().position(|take| take.until <= now) else {
@@ -264,11 +281,13 @@ impl Partition {
             step.rare(rare::LAPSED);
             return Err(Refused::Unknown);
         }
-        if taken.epoch <= self.stopped(key) && step.config.has(Rule::CheckAtCommit) {
+        let has_rights = step.config.has_rights(key);
+        let is_stopped = taken.epoch <= self.stopped(key) && !has_rights;
+        if is_stopped && step.config.has(Rule::CheckAtCommit) {
             step.rare(rare::STOPPED);
             return Err(Refused::Stopped);
         }
-        if taken.tokens.decrements > 0 && !self.may_decrement(step, taken) {
+        if taken.tokens.decrements > 0 && !has_rights && !self.may_decrement(step, taken) {
             step.rare(rare::NO_RIGHT);
             return Err(Refused::NoRight);
         }

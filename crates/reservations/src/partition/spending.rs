@@ -10,7 +10,7 @@ use crate::spent::Spent;
 
 impl Partition {
     pub(crate) fn spend(&mut self, step: &Step<'_>, key: &[u8], tokens: Tokens) -> Option<Spent> {
-        self.note_spending(step);
+        self.note_spending(step, key);
         self.recycle(step.config, key);
         let waits = |kind: Kind| {
             let counter = self.counters.get(key);
@@ -32,7 +32,7 @@ impl Partition {
         if step.config.has(Rule::CountSpent) {
             counter.promise(epoch, tokens);
         }
-        if self.is_pending(&key) {
+        if self.is_pending(&key) || self.has_few(step.config, &key) {
             self.visit_at(step.now, &key);
         }
         Some(Spent { key, epoch, tokens })

@@ -54,7 +54,7 @@ impl Partition {
         if counter.is_awaited() {
             return Some(now);
         }
-        let policy = config.policy(key)?;
+        let Some(policy) = config.policy(key) else { return counter.first_take_ends() };
         let granted = self.open_grants(key).next().is_some();
         let idle = granted.then(|| counter.used.unwrap_or(now).after(policy.lease));
         // A transaction that holds tokens keeps the grant.

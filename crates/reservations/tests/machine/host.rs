@@ -9,9 +9,9 @@ use solera_machine::{
 };
 use solera_membership::{Change as MemberChange, Members, Participant};
 use solera_reservations::{
-    Answer, Body, Change, Claim, Command, Config, Entry, Epoch, Input, Message, Nonce, Output,
-    PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response, Rule, TakeId,
-    Tokens, Version,
+    Answer, Body, Bound, Change, Claim, Command, Config, Entry, Epoch, Input, Message, Nonce,
+    Output, PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response, Rule,
+    TakeId, Tokens, Version,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -49,7 +49,10 @@ impl Host {
         let topology = Arc::new(Topology { partitions: 1, workers: vec![1; SITES] });
         let policy = Policy { tolerance_ppm: 250_000, spare: 8, lease: Duration::from_secs(1) };
         let config = Config {
-            policies: Arc::new([(Vec::new(), Some(policy))]),
+            bounds: Arc::new([
+                (b"tickets".to_vec(), Some(Bound::Rights)),
+                (Vec::new(), Some(Bound::Error(policy))),
+            ]),
             without: without.into(),
             generation,
             ..Config::new(Address { site: site(me), worker: 0 }, topology)
@@ -178,7 +181,7 @@ impl Host {
     pub(crate) fn commit_asked(&mut self, is_it: impl Fn(&Change) -> bool) -> Version {
         let wanted = |(_, question): &(AskId, Question)| match question {
             Question::Change { change, .. } => is_it(change),
-            Question::End { .. } => false,
+            Question::End { .. } | Question::Give { .. } => false,
         };
         let place = self.asked.iter().rposition(wanted).expect("the machine asks for it");
         let (ask, question) = self.asked.remove(place);
@@ -191,7 +194,7 @@ impl Host {
     pub(crate) fn asks_for(&self, is_it: impl Fn(&Change) -> bool) -> bool {
         let changes = self.asked.iter().filter_map(|(_, question)| match question {
             Question::Change { change, .. } => Some(change),
-            Question::End { .. } => None,
+            Question::End { .. } | Question::Give { .. } => None,
         });
         changes.filter(|change| is_it(change)).count() > 0
     }

@@ -16,8 +16,8 @@ use solera_machine::{Address, AskId, Machine, PartitionId, RequestId, Topology};
 use solera_membership::{Change as MemberChange, Gap, Members, Participant, SiteStatus};
 use solera_random::Random;
 use solera_reservations::{
-    Agreed, Answer, Change, Command, Config, Entry, Epoch, Event, Input, Key, Output, Placed,
-    Policy, Position, Question, Rule, Timing, Version,
+    Agreed, Answer, Bound, Change, Command, Config, Entry, Epoch, Event, Input, Key, Output,
+    Placed, Policy, Position, Question, Rule, Timing, Version,
 };
 use solera_time::{SiteId, Timestamp};
 
@@ -246,11 +246,11 @@ impl World {
         let shape = self.shape;
         let lease = if shape.long_leases { 5_000 } else { 60 + self.random.below(80) };
         let lease = Duration::from_millis(lease);
-        let policies = KEYS.iter().map(|(key, _, tolerance_ppm)| {
+        let bounds = KEYS.iter().map(|(key, _, tolerance_ppm)| {
             let policy = Policy { tolerance_ppm: *tolerance_ppm, spare: SPARE, lease };
-            (key.as_bytes().to_vec(), Some(policy))
+            (key.as_bytes().to_vec(), Some(Bound::Error(policy)))
         });
-        let policies: Arc<[(Vec<u8>, Option<Policy>)]> = policies.collect();
+        let bounds: Arc<[(Vec<u8>, Option<Bound>)]> = bounds.collect();
         for site in 0..shape.sites {
             let address = Address { site: SiteId(site as u8), worker: 0 };
             let timing = Timing {
@@ -260,13 +260,14 @@ impl World {
                 retry: Duration::from_millis(8),
                 tick: Duration::from_millis(3),
                 patience: clients::PATIENCE,
+                hold: lease,
                 keep: Duration::from_millis(if shape.long_leases { 60 } else { 10_000 }),
             };
             let config = Config {
                 founders: shape.sites - usize::from(shape.joins),
                 generation: u32::from(shape.joins && site + 1 == shape.sites),
                 copies: 2,
-                policies: policies.clone(),
+                bounds: bounds.clone(),
                 timing,
                 without: shape.without.into(),
                 ..Config::new(address, topology.clone())
@@ -628,7 +629,7 @@ impl World {
         let remaining = self.streams[site][..cut].iter().filter(|placed| placed.key == *key);
         let amounts = remaining.map(|placed| match placed.entry {
             Entry::Update(amount) => i128::from(amount),
-            Entry::Ended(_) => 0,
+            Entry::Ended(_) | Entry::Given(_) => 0,
         });
         amounts.sum()
     }
@@ -693,6 +694,7 @@ impl World {
                     if slow { self.random.below(200 * MS) } else { self.random.below(3 * MS) };
                 self.ends.push(End { at: self.now + delay, site, process, ask, key, epoch });
             }
+            Question::Give { .. } => panic!("no key of this world has rights"),
         }
     }
 

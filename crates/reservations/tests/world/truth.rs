@@ -150,6 +150,7 @@ impl Truth {
             start: counter.start,
             updates: counter.history.iter().map(|(_, update)| *update).collect(),
             reads: counter.reads.clone(),
+            floor: None,
         };
         self.counters.iter().map(|(key, counter)| (key.clone(), of(counter))).collect()
     }

@@ -37,7 +37,7 @@ impl Request for Spaces {
                 Runs::UniStore | Runs::Primary(_) => None,
             };
             let of_type = space.of_type.map(SpaceType::name);
-            let tolerance = space.bound.map(|bound| bound.tolerance());
+            let tolerance = space.error.map(|bound| bound.tolerance());
             let texts = [
                 ("answer", answer),
                 ("home", home),
@@ -45,7 +45,7 @@ impl Request for Spaces {
                 ("error", tolerance.as_deref()),
             ];
             let given = || texts.into_iter().filter_map(|(name, text)| Some((name, text?)));
-            let leases = usize::from(space.bound.is_some());
+            let leases = usize::from(space.error.is_some());
             out.map(5 + 2 * usize::from(declares) + given().count() + leases);
             let level = space.level_name();
             for (key, value) in [
@@ -63,7 +63,7 @@ impl Request for Spaces {
                 out.bulk(name.as_bytes());
                 out.bulk(text.as_bytes());
             }
-            if let Some(bound) = space.bound {
+            if let Some(bound) = space.error {
                 out.bulk(b"lease-ms");
                 out.integer(bound.lease.as_millis() as i64);
             }

@@ -2,6 +2,7 @@
 
 use solera_data::{OpError, Outcome};
 use solera_resp::Writer;
+use uuid::Uuid;
 
 use super::{Plan, Shape};
 
@@ -39,6 +40,12 @@ pub(crate) fn write_results(
             Some(Ok(Outcome::Int(0))) => out.null(),
             _ => out.simple("OK"),
         },
+        Shape::Identifiers(count) => {
+            out.array(count);
+            for _ in 0..count {
+                out.bulk(Uuid::new_v4().to_string().as_bytes());
+            }
+        }
         Shape::Single | Shape::Strings => outcomes.for_each(|outcome| write_outcome(out, outcome)),
     }
     true

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use solera_commands::counted;
+use solera_reservations::SOLD_OUT;
 use solera_time::Origin;
 use solera_unistore::{CommandError, StrongLimit};
 
@@ -27,11 +28,13 @@ impl<W: Context> ClientSession<W> {
             CommandError::Guarded(refusal)
                 if refusal.protocol == solera_reservations::PROTOCOL.number =>
             {
-                format!(
-                    "TRYAGAIN the error bound of '{}' does not permit the update now: {}; nothing was changed",
-                    String::from_utf8_lossy(&refusal.key),
-                    refusal.reason
-                )
+                let (key, reason) = (String::from_utf8_lossy(&refusal.key), &refusal.reason);
+                match reason.strip_prefix(SOLD_OUT) {
+                    Some(left) => format!("SOLDOUT '{key}' is sold out{left}; nothing was changed"),
+                    None => format!(
+                        "TRYAGAIN the bound of '{key}' does not permit the update now: {reason}; nothing was changed"
+                    ),
+                }
             }
             CommandError::Guarded(_) => format!("GUARDED {error}"),
             CommandError::TooLarge | CommandError::TooManyGuards => format!("TOOLARGE {error}"),

@@ -12,7 +12,9 @@ use crate::plan::{KeyOp, Plan};
 /// Returns whether a key of a type may be used by an operation.
 pub(crate) fn permits(of_type: SpaceType, op: &Op) -> bool {
     match of_type {
-        SpaceType::Counter => matches!(op, Op::IncrBy(_)) || !op.is_update(),
+        SpaceType::Counter | SpaceType::BoundedCounter | SpaceType::Pool => {
+            matches!(op, Op::IncrBy(_)) || !op.is_update()
+        }
     }
 }
 
@@ -22,16 +24,29 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply.
     pub(super) fn fits_type(&self, command: CommandId, op: &KeyOp<'_>) -> Result<(), String> {
-        let Some((of_type, space)) = self.worker.spec().spaces.type_of(&op.key) else {
-            return Ok(());
-        };
+        let of_pools = matches!(command, CommandId::SoleraTake | CommandId::SoleraGrow);
+        let found = self.worker.spec().spaces.type_of(&op.key);
+        if of_pools && !found.is_some_and(|(of_type, _)| of_type == SpaceType::Pool) {
+            let (key, space) = (
+                String::from_utf8_lossy(&op.key),
+                &self.worker.spec().spaces.space_of(&op.key).name,
+            );
+            return Err(format!(
+                "ERR '{key}' is no pool: in solera.toml, its space '{space}' does not have the type 'pool'"
+            ));
+        }
+        let Some((of_type, space)) = found else { return Ok(()) };
         if permits(of_type, &op.op) {
             return Ok(());
         }
         let (key, name) = (String::from_utf8_lossy(&op.key), &space.name);
         let command = COMMANDS[command as usize].name.to_uppercase();
         Err(match of_type {
-            SpaceType::Counter => format!(
+            SpaceType::Pool => format!(
+                "ERR {command} cannot change '{key}': the keys of space '{name}' are pools, which only SOLERA.TAKE, \
+                 SOLERA.GROW, INCR, INCRBY, DECR and DECRBY change"
+            ),
+            SpaceType::Counter | SpaceType::BoundedCounter => format!(
                 "ERR {command} cannot change '{key}': the keys of space '{name}' are counters, which only INCR, \
                  INCRBY, DECR and DECRBY change; to set a counter, add the difference"
             ),
@@ -43,7 +58,8 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply.
     pub(super) fn fit_types(&self, plan: &Plan<'_>) -> Result<(), String> {
-        if !self.worker.spec().spaces.have_types() {
+        let of_pools = matches!(plan.command, CommandId::SoleraTake | CommandId::SoleraGrow);
+        if !self.worker.spec().spaces.have_types() && !of_pools {
             return Ok(());
         }
         plan.ops.iter().try_for_each(|op| self.fits_type(plan.command, op))
@@ -61,8 +77,8 @@ impl<W: Context> ClientSession<W> {
         }
         let (key, space) = (String::from_utf8_lossy(&op.key), spaces.space_of(&op.key));
         Err(format!(
-            "ERR '{key}' cannot be changed in a strong transaction: its space '{}' has an error bound, and an update \
-             of a key with an error bound cannot be part of a strong transaction yet; change it in a transaction of \
+            "ERR '{key}' cannot be changed in a strong transaction: its space '{}' has a bound, and an update \
+             of a key with a bound cannot be part of a strong transaction yet; change it in a transaction of \
              its own, or in a causal one",
             space.name
         ))

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_machine::Without;
-use solera_reservations::{Policy, Rule, Timing};
+use solera_reservations::{Bound, Policy, Rule, Timing};
 
 use super::Scenario;
 use crate::random::Random;
 
-/// Prefix of the counters.
+/// Prefix of the counters with error bounds.
 pub(crate) const BOUNDS_PREFIX: &str = "b:";
+/// Prefix of the counters that must not become negative.
+pub(crate) const RIGHTS_PREFIX: &str = "r:";
 
 /// How workers keep error bounds.
 #[derive(Clone, Debug)]
@@ -37,12 +39,16 @@ impl BoundsShape {
             tick: ms(random.within(3, 10)),
             patience: ms(1000),
             keep: ms(random.within(200, 3000)),
+            hold: ms(random.within(100, 600)),
         };
         BoundsShape { policy, timing, without: Default::default() }
     }
 
-    /// Returns the prefixes with their policies.
-    pub(crate) fn policies(&self) -> Arc<[(Vec<u8>, Option<Policy>)]> {
-        Arc::new([(BOUNDS_PREFIX.into(), Some(self.policy))])
+    /// Returns the prefixes with their bounds.
+    pub(crate) fn bounds(&self) -> Arc<[(Vec<u8>, Option<Bound>)]> {
+        Arc::new([
+            (BOUNDS_PREFIX.into(), Some(Bound::Error(self.policy))),
+            (RIGHTS_PREFIX.into(), Some(Bound::Rights)),
+        ])
     }
 }

@@ -15,7 +15,7 @@ use solera_machine::{AskId, GuardQuestion, Input, Machine, Now, Output, Partitio
 use solera_machine::{Topology, codec};
 use solera_membership::{Members, Participant};
 use solera_reservations::{
-    Answer, Command, Entry, Epoch, Placed, Position, Question, Reservations, Response, Rule,
+    Answer, Command, Entry, Epoch, Gift, Placed, Position, Question, Reservations, Response, Rule,
     Version,
 };
 use solera_time::{Origin, SiteId, Timestamp, Vector};
@@ -49,6 +49,8 @@ struct Feed {
     record: Key,
     /// Key of the ends of epochs.
     ends: Key,
+    /// Key of the gifts of rights.
+    gifts: Key,
 }
 
 /// Returns a reserved key of a partition.
@@ -71,15 +73,19 @@ impl Bounds {
         let address = unistore.address();
         let mut partitions = BTreeMap::new();
         for id in topology.owned_by(address) {
-            let (record, ends) = ("record", "ends");
-            let [record, ends] = [record, ends].map(|name| reserved(id, topology.partitions, name));
-            partitions.insert(id, Feed { record, ends });
+            let [record, ends, gifts] =
+                ["record", "ends", "gifts"].map(|name| reserved(id, topology.partitions, name));
+            let feed = Feed { record, ends, gifts };
             let known = machine.known(id).map_or(Position(0), |known| known[address.site.index()]);
             for update in unistore.own_updates(id, Timestamp(known.0)) {
                 for (key, amount) in increments(update, &keys) {
                     machine.restore_commit(key, amount, Position(update.dot.ts.0));
                 }
+                for (key, gift) in written_to::<(Vec<u8>, Gift)>(update, &feed.gifts) {
+                    machine.restore_gift(&key, gift);
+                }
             }
+            partitions.insert(id, feed);
         }
         Bounds { machine, me: address.site, keys, partitions, ended: Vec::new() }
     }
@@ -106,6 +112,13 @@ impl Bounds {
                 let level = Level::Causal;
                 let write = solera_unistore::Command::Execute { past, level, key, op };
                 (Asker::End(ask), write)
+            }
+            Question::Give { partition, key: given, gift } => {
+                codec::append(&(given, gift), &mut bytes);
+                let (key, op) = (key(partition, |feed| &feed.gifts), encoded(&bytes));
+                let level = Level::Causal;
+                let write = solera_unistore::Command::Execute { past, level, key, op };
+                (Asker::Gift(ask), write)
             }
         }
     }
@@ -165,7 +178,7 @@ impl Bounds {
             let upto = Position(history.upto.0);
             let mut updates = history.updates.peekable();
             if updates.peek().is_some() || beat {
-                let entries = updates.flat_map(|update| placed(update, &self.keys, &feed.ends));
+                let entries = updates.flat_map(|update| placed(update, &self.keys, feed));
                 let entries = entries.collect();
                 news.push(Command::Stream { partition, origin, after, entries, upto });
             }
@@ -188,8 +201,7 @@ impl Bounds {
         let has_updates = updates.peek().is_some();
         for update in updates {
             let version = Version(update.dot.ts.0);
-            let changes = update.writes.iter().filter(|write| write.key == feed.record);
-            for (read, change) in changes.filter_map(|write| written(&write.effect)) {
+            for (read, change) in written_to(update, &feed.record) {
                 news.push(Command::Changed { partition, previous, version, read, change });
                 previous = version;
             }
@@ -244,14 +256,25 @@ fn increments<'a>(
 }
 
 /// Returns the entries of a stream that an update contains.
-fn placed(update: &Update, keys: &GuardedKeys, ends: &Key) -> Vec<Placed> {
+fn placed(update: &Update, keys: &GuardedKeys, feed: &Feed) -> Vec<Placed> {
     let position = Position(update.dot.ts.0);
     let updates = increments(update, keys).filter(|(_, amount)| *amount != 0);
     let updates = updates.map(|(key, amount)| (key.to_vec(), Entry::Update(amount)));
-    let ended = update.writes.iter().filter(|write| write.key == *ends);
-    let ended = ended.filter_map(|write| written::<(Vec<u8>, Epoch)>(&write.effect));
+    let ended = written_to::<(Vec<u8>, Epoch)>(update, &feed.ends);
     let ended = ended.map(|(key, epoch)| (key, Entry::Ended(epoch)));
-    updates.chain(ended).map(|(key, entry)| Placed { position, key, entry }).collect()
+    let given = written_to::<(Vec<u8>, Gift)>(update, &feed.gifts);
+    let given = given.map(|(key, gift)| (key, Entry::Given(gift)));
+    let entries = updates.chain(ended).chain(given);
+    entries.map(|(key, entry)| Placed { position, key, entry }).collect()
+}
+
+/// Returns what an update writes to a reserved key.
+fn written_to<'a, T: serde::de::DeserializeOwned>(
+    update: &'a Update,
+    key: &'a Key,
+) -> impl Iterator<Item = T> + 'a {
+    let writes = update.writes.iter().filter(move |write| write.key == *key);
+    writes.filter_map(|write| written(&write.effect))
 }
 
 /// Decodes the value that an effect assigns.
@@ -286,8 +309,11 @@ impl Site {
                 }
                 output => match output.widen() {
                     Ok(output) => self.outputs.push_back(output),
-                    Err((ask, _)) if !serves => {
-                        let answer = Answer::Unknown;
+                    Err((ask, question)) if !serves => {
+                        let answer = match question {
+                            Question::Give { .. } => Answer::NotGiven,
+                            Question::Change { .. } | Question::End { .. } => Answer::Unknown,
+                        };
                         bounds.machine.handle(now, Input::Answered { ask, answer });
                     }
                     Err((ask, question)) => {
@@ -357,10 +383,10 @@ impl Site {
     /// Returns the reserved keys of this worker's partitions, if it runs `reservations`.
     pub fn agreement_keys(&self) -> impl Iterator<Item = &Key> {
         let feeds = self.bounds.iter().flat_map(|bounds| bounds.partitions.values());
-        feeds.flat_map(|feed| [&feed.record, &feed.ends])
+        feeds.flat_map(|feed| [&feed.record, &feed.ends, &feed.gifts])
     }
 
-    /// Returns whether a key has an error bound.
+    /// Returns whether a key has a bound.
     pub fn has_bound(&self, key: &[u8]) -> bool {
         self.bounds.as_ref().is_some_and(|bounds| bounds.keys.contains(key))
     }
