@@ -23,6 +23,7 @@
 //!   has never promised or not answered yet. It gives no promise after the end.
 
 use serde::{Deserialize, Serialize};
+use solera_time::Vector;
 
 /// A protocol's consent that a transaction needs before it may commit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,6 +68,15 @@ pub enum Verdict {
     Promised,
     /// The transaction must not commit. The guard keeps no state for it.
     Refused(Refusal),
+    /// Only after [`GuardQuestion::Reserve`]: the transaction must not commit, because its snapshot
+    /// lacks what the consent depends on. Another attempt with a later snapshot may. The guard
+    /// keeps no state for this one.
+    Later {
+        /// A key for which the guard rejects the transaction.
+        key: Vec<u8>,
+        /// What the snapshot must contain. It is visible at the site already.
+        past: Vector,
+    },
 }
 
 /// Question of a transaction's participant to a guard of its worker.
@@ -80,6 +90,8 @@ pub enum GuardQuestion {
         id: PromiseId,
         /// The protocol's guards at this worker.
         guards: Guarded,
+        /// The transaction's snapshot. The commit depends on what is in it.
+        snapshot: Vector,
     },
     /// Asks whether the transaction may commit, as far as all these guards of the protocol are
     /// concerned.

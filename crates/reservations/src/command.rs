@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use solera_machine::{GuardAnswer, GuardQuestion, PartitionId, codec};
-use solera_time::SiteId;
+use solera_time::{SiteId, Vector};
 
 use crate::agreed::{Change, Key};
 use crate::numbers::{Epoch, Nonce, Position, Tokens, Version};
@@ -14,12 +14,16 @@ use crate::rights::Gift;
 /// An entry of a site's stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
-    /// An update of the key by this amount.
+    /// An update of the key by this amount. Those that create rights are [`Created`](Self::Created).
     Update(i64),
     /// The site has stopped under this epoch of the key and all earlier ones.
     Ended(Epoch),
-    /// The site gives rights to another one (B3).
-    Given(Gift),
+    /// The site gives rights to another one (B3). The vector is what a snapshot must contain to
+    /// contain the gift.
+    Given(Gift, Vector),
+    /// An update that creates rights (B5): its amount, and what a snapshot must contain to contain
+    /// the update.
+    Created(u64, Vector),
 }
 
 /// An entry with its place. Entries of one transaction have the same position.
@@ -279,6 +283,8 @@ pub enum Question {
         key: Key,
         /// The rights.
         gift: Gift,
+        /// What the gift depends on; `None` if that is nothing.
+        past: Option<Vector>,
     },
 }
 

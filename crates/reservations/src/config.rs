@@ -198,6 +198,8 @@ pub enum Rule {
     BurnRemoved,
     /// Sites are counted twice, so that nothing can move unseen between two of them (B6).
     CountTwice,
+    /// The snapshot of a transaction contains what its rights depend on (B1).
+    RightsInSnapshot,
     /// A count includes updates that have not reached the stream (B6).
     CountOpen,
 }

@@ -124,6 +124,12 @@ impl Reservations {
         self.partitions.values().map(|partition| partition.visits).sum()
     }
 
+    /// Returns whether decrements of a key need rights. Increments of such a key reach the machine
+    /// as [`Entry::Created`](crate::Entry::Created).
+    pub fn has_rights(&self, key: &[u8]) -> bool {
+        self.config.has_rights(key)
+    }
+
     /// Returns whether a rule of the host is in force.
     pub fn keeps(&self, rule: Rule) -> bool {
         self.config.has(rule)

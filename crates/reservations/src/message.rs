@@ -191,6 +191,7 @@ impl Message {
                     && PartitionId::of(&part.key, topology.partitions) == self.partition
                     && part.record.grants.iter().all(|grant| grant.site.index() < sites)
                     && part.ended.iter().all(|(site, ..)| site.index() < sites)
+                    && part.past.is_none_or(|past| past.is_within(sites))
             }),
         }
     }

@@ -33,6 +33,8 @@ solera_machine::rare_paths! {
     RELEASED = "reservations: a reservation gave tokens back";
     /// A site gives rights.
     GIVEN = "reservations: a site gave rights";
+    /// A transaction must begin again with a later snapshot.
+    LATER = "reservations: a snapshot lacked what rights depend on";
     /// All sites together have too few rights.
     SOLD_OUT = "reservations: a transaction found that too few rights are left";
     /// The floor rises.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use solera_machine::{DecodeError, PartitionId, PromiseId, Protocol};
-use solera_time::SiteId;
+use solera_time::{SiteId, Vector};
 
 use crate::agreed::{Change, Changed, Key, KeyRecord, Reader, Removal};
 use crate::command::Placed;
@@ -133,6 +133,8 @@ pub struct KeyPart {
     pub record: KeyRecord,
     /// Rights of the site.
     pub tally: Tally,
+    /// What a snapshot must contain to contain all that has given the site rights.
+    pub past: Option<Vector>,
 }
 
 /// The durable state of a partition without its keys.

@@ -9,11 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use solera_time::{Monotonic, SiteId};
+use solera_machine::RequestId;
+use solera_time::{Monotonic, SiteId, Vector};
 
 use crate::counter::Waiter;
 use crate::numbers::{Nonce, Tokens};
-use solera_machine::RequestId;
 
 /// One generation of a site. A later generation does not have the rights of an earlier one (B4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -49,9 +49,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn note_update(&mut self, amount: i64) {
-        let sum = if amount < 0 { &mut self.spent } else { &mut self.created };
-        *sum = sum.saturating_add(amount.unsigned_abs().into());
+    pub(crate) fn note_created(&mut self, amount: u64) {
+        self.created = self.created.saturating_add(amount.into());
+    }
+
+    pub(crate) fn note_spent(&mut self, amount: u64) {
+        self.spent = self.spent.saturating_add(amount.into());
     }
 
     pub(crate) fn note_given(&mut self, gift: &Gift) {
@@ -66,8 +69,8 @@ impl Tally {
 
     /// Returns the rights of the site (B1).
     pub fn held(&self) -> i128 {
-        let sum = |of: &BTreeMap<Owner, u128>| of.values().map(|sum| signed(*sum)).sum::<i128>();
-        signed(self.created) - signed(self.spent) + sum(&self.received) - sum(&self.given)
+        let (received, given) = self.moved(|_| true);
+        signed(self.created) - signed(self.spent) + received - given
     }
 
     /// Returns the sums of gifts from owners, and to owners, that a condition selects.
@@ -129,10 +132,19 @@ impl Count {
     }
 }
 
+impl Rights {
+    /// Notes what has given the site rights.
+    pub(crate) fn depend_on(&mut self, past: &Vector) {
+        self.past.get_or_insert(*past).join(past);
+    }
+}
+
 /// State of the rights of a key at a site, besides the tokens in hand, which are those of a counter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rights {
     pub(crate) tally: Tally,
+    /// What a snapshot must contain to contain all that has given the site rights.
+    pub(crate) past: Option<Vector>,
     /// Gifts that are not in the site's stream yet. They count as promised.
     pub(crate) giving: Vec<Gift>,
     pub(crate) count: Option<Count>,

@@ -17,7 +17,7 @@ use solera_reservations::{
     KeyRecord, Message, Need, Nonce, Owner, PROTOCOL, Part, PartitionPart, Pin, Placed, Position,
     Reader, Record, Removal, Sponsored, StatePart, TakeId, Tally, Term, Tokens, Version,
 };
-use solera_time::SiteId;
+use solera_time::{SiteId, Timestamp, Vector};
 
 const PARTITION: PartitionId = PartitionId(300);
 
@@ -187,11 +187,16 @@ fn key_part() -> KeyPart {
             changed: Version(144),
         },
         tally: tally(),
+        past: Some(past()),
     }
 }
 
 fn owner(site: u8) -> Owner {
     Owner { site: SiteId(site), generation: 3 }
+}
+
+fn past() -> Vector {
+    Vector::zero(3).with(SiteId(2), Timestamp(312))
 }
 
 fn tally() -> Tally {
@@ -241,7 +246,11 @@ fn records() -> Vec<Record> {
             entries: vec![
                 placed(305, Entry::Update(-129)),
                 placed(306, Entry::Ended(Epoch(6))),
-                placed(307, Entry::Given(Gift { from: owner(1), to: owner(2), amount: 311 })),
+                placed(
+                    307,
+                    Entry::Given(Gift { from: owner(1), to: owner(2), amount: 311 }, past()),
+                ),
+                placed(307, Entry::Created(313, past())),
             ],
             upto: Position(307),
         },

@@ -35,8 +35,10 @@ const PATIENCE: Duration = Duration::from_millis(1800);
 #[derive(Clone, Debug)]
 enum Doing {
     Nothing,
-    /// Increments one counter.
+    /// Changes one counter.
     Increment,
+    /// Reads the value of a counter that must not become negative.
+    Get(Key),
     Begin,
     /// Number of counters that were incremented.
     Operate(usize),
@@ -191,8 +193,9 @@ impl BoundsSessions {
         let worker = up[self.random.below(up.len())];
         self.sessions[index].worker = worker;
         match self.random.below(100) {
-            0..40 => self.read(world, index),
-            40..85 => {
+            0..35 => self.read(world, index),
+            35..42 => self.get(world, index),
+            42..85 => {
                 let increments = vec![self.increment()];
                 self.attempt(world, index, increments);
             }
@@ -267,6 +270,15 @@ impl BoundsSessions {
         }
     }
 
+    /// Reads a value, which may be old. It depends on all increments on which decrements do.
+    fn get(&mut self, world: &mut World, index: usize) {
+        let number = self.random.within(0, HARD_KEYS);
+        let key = Key::from(format!("{RIGHTS_PREFIX}{number}").as_str());
+        let (past, level, op) = (Vector::zero(self.sites), Level::Causal, Op::Get);
+        let command = Command::Execute { past, level, key: key.clone(), op };
+        self.ask(world, index, Doing::Get(key), command);
+    }
+
     fn owner(&self, site: SiteId, key: &Key) -> Address {
         let partition = PartitionId::of(key.as_bytes(), self.partitions);
         let workers = self.workers.iter().filter(|worker| worker.site == site).count() as u16;
@@ -313,8 +325,23 @@ impl BoundsSessions {
                     self.go_on(world, index, tx, done);
                 }
             }
-            (Doing::Increment, Response::Executed { outcome: Ok(_), .. })
-            | (Doing::Commit, Response::Committed { .. }) => {
+            (Doing::Get(key), Response::Executed { outcome: Ok(outcome), .. }) => {
+                if number_of(&outcome).is_none_or(|value| value < 0) {
+                    self.problems.push(format!("{key} has the value {outcome:?}"));
+                }
+                world.tally.count("bounds: values");
+                self.rest(world, index);
+            }
+            (Doing::Get(_), Response::Failed(_)) => self.rest(world, index),
+            (Doing::Increment, Response::Executed { outcome: Ok(outcome), .. }) => {
+                let attempt = &self.attempts[self.sessions[index].attempt];
+                let key = &attempt.increments[0].0;
+                if is_hard(key) && number_of(&outcome).is_none_or(|value| value < 0) {
+                    self.problems.push(format!("a change of {key} was answered {outcome:?}"));
+                }
+                self.end(world, index, Fate::Committed, "bounds: committed");
+            }
+            (Doing::Commit, Response::Committed { .. }) => {
                 self.end(world, index, Fate::Committed, "bounds: committed");
             }
             (_, Response::Failed(error)) => {
@@ -428,7 +455,7 @@ impl BoundsSessions {
     }
 
     fn end(&mut self, world: &mut World, index: usize, fate: Fate, what: &'static str) {
-        if !matches!(self.sessions[index].doing, Doing::Read { .. }) {
+        if !matches!(self.sessions[index].doing, Doing::Read { .. } | Doing::Get(_)) {
             let attempt = &mut self.attempts[self.sessions[index].attempt];
             match fate {
                 Fate::Committed => attempt.end = Some(world.now),
@@ -492,10 +519,7 @@ impl BoundsSessions {
 
     fn note_value(&mut self, site: usize, key: Key, response: &Response) {
         let value = match response {
-            Response::Executed { outcome: Ok(Outcome::Nil), .. } => Some(0),
-            Response::Executed { outcome: Ok(Outcome::Bulk(value)), .. } => {
-                value.to_string().parse().ok()
-            }
+            Response::Executed { outcome: Ok(outcome), .. } => number_of(outcome),
             _ => None,
         };
         match value {
@@ -559,6 +583,16 @@ impl BoundsSessions {
         }
         let reads = self.reads.get(key).cloned().unwrap_or_default();
         History { start: 0, updates, reads, floor: is_hard(key).then_some(0) }
+    }
+}
+
+/// Returns the value of a counter that an outcome contains.
+fn number_of(outcome: &Outcome) -> Option<i64> {
+    match outcome {
+        Outcome::Nil => Some(0),
+        Outcome::Int(value) => Some(*value),
+        Outcome::Bulk(value) => value.to_string().parse().ok(),
+        _ => None,
     }
 }
 

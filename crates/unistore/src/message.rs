@@ -299,6 +299,16 @@ pub enum Message {
         /// The guard's key, protocol and reason.
         refusal: Refusal,
     },
+    /// A guard refuses the transaction, and may consent to another attempt with a later snapshot.
+    /// Replaces PREPARE_ACK.
+    GuardLater {
+        /// The transaction.
+        tx: TxId,
+        /// The guard's key, protocol and reason.
+        refusal: Refusal,
+        /// What the snapshot must contain.
+        past: Vector,
+    },
 }
 
 /// PREPARE with guards.
@@ -346,6 +356,7 @@ impl Message {
             Message::Wanted { .. } => "Wanted",
             Message::PrepareGuarded(..) => "PrepareGuarded",
             Message::GuardRefused { .. } => "GuardRefused",
+            Message::GuardLater { .. } => "GuardLater",
         }
     }
 }

@@ -341,7 +341,10 @@ impl Replica {
             }
             Message::PrepareGuarded(prepare) => self.on_prepare_guarded(now, from, *prepare),
             Message::GuardRefused { tx, refusal } => {
-                self.on_guard_refused(now, from, tx, refusal);
+                self.on_guard_refused(now, from, tx, (refusal, None));
+            }
+            Message::GuardLater { tx, refusal, past } => {
+                self.on_guard_refused(now, from, tx, (refusal, Some(past)));
             }
         }
     }

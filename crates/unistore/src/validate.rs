@@ -97,13 +97,16 @@ impl Message {
             Message::Filling(filling) => !within_site && validator.filling(filling),
             Message::Wanted { upto, .. } => validator.vector(upto),
             Message::PrepareGuarded(prepare) => within_site && validator.guarded(prepare),
-            Message::GuardRefused { refusal, .. } => {
-                within_site
-                    && refusal.reason.len() <= Refusal::LONGEST_REASON
-                    && refusal.key.len() <= Guarded::MOST_BYTES
+            Message::GuardRefused { refusal, .. } => within_site && is_bounded(refusal),
+            Message::GuardLater { refusal, past, .. } => {
+                within_site && is_bounded(refusal) && validator.vector(past)
             }
         }
     }
+}
+
+fn is_bounded(refusal: &Refusal) -> bool {
+    refusal.reason.len() <= Refusal::LONGEST_REASON && refusal.key.len() <= Guarded::MOST_BYTES
 }
 
 struct Validator<'a> {

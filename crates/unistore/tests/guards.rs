@@ -159,7 +159,7 @@ impl Site {
     /// Returns the next question, which must ask for a reservation.
     fn next_reserve(&mut self) -> (Address, AskId, PromiseId, Guarded) {
         match self.asks.pop_front() {
-            Some((at, ask, Errand { question: GuardQuestion::Reserve { id, guards }, .. })) => {
+            Some((at, ask, Errand { question: GuardQuestion::Reserve { id, guards, .. }, .. })) => {
                 (at, ask, id, guards)
             }
             other => panic!("{other:?}"),

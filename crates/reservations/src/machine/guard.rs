@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use solera_machine::{GuardAnswer, GuardQuestion, Guarded, PromiseId, Refusal, RequestId, Verdict};
-use solera_time::Monotonic;
+use solera_time::{Monotonic, Vector};
 
 use super::Reservations;
 use crate::command::{Cannot, Claim, Response, TakeId};
@@ -21,6 +21,8 @@ pub(crate) struct Reservation {
     /// The question, until it is answered.
     request: Option<RequestId>,
     guards: Guarded,
+    /// The transaction's snapshot.
+    snapshot: Vector,
     /// What each guard has, in their order.
     places: Vec<Place>,
 }
@@ -54,7 +56,9 @@ fn not_here(key: &[u8]) -> Refusal {
 impl Reservations {
     pub(super) fn on_guard(&mut self, now: Monotonic, request: RequestId, question: GuardQuestion) {
         match question {
-            GuardQuestion::Reserve { id, guards } => self.reserve(now, request, id, guards),
+            GuardQuestion::Reserve { id, guards, snapshot } => {
+                self.reserve(now, request, id, (guards, snapshot));
+            }
             GuardQuestion::Promise { id, guards } => {
                 let promised = self.promise(now, id, &guards);
                 self.answer(now, request, promised);
@@ -78,7 +82,13 @@ impl Reservations {
     // Reservations.
 
     /// Takes the tokens that a transaction claims, or waits for them.
-    fn reserve(&mut self, now: Monotonic, request: RequestId, id: PromiseId, guards: Guarded) {
+    fn reserve(
+        &mut self,
+        now: Monotonic,
+        request: RequestId,
+        id: PromiseId,
+        (guards, snapshot): (Guarded, Vector),
+    ) {
         if self.promises.contains_key(&id) {
             return self.answer(now, request, Ok(()));
         }
@@ -99,10 +109,11 @@ impl Reservations {
         }
         let waits = |tokens: &Tokens| if tokens.is_none() { Place::Nothing } else { Place::Waits };
         let places: Vec<Place> = wanted.iter().map(waits).collect();
-        let reservation = Reservation { request: Some(request), guards: guards.clone(), places };
+        let (request, kept) = (Some(request), guards.clone());
+        let reservation = Reservation { request, guards: kept, snapshot, places };
         if reservation.is_complete() {
-            self.reservations.insert(id, Reservation { request: None, ..reservation });
-            return self.answer(now, request, Ok(()));
+            self.reservations.insert(id, reservation);
+            return self.complete(now, id);
         }
         self.reservations.insert(id, reservation);
         let until = now.after(self.config.timing.patience);
@@ -146,10 +157,8 @@ impl Reservations {
             match (waits, outcome) {
                 (Some(reservation), Ok(take)) => {
                     reservation.places[place] = Place::Taken(take);
-                    if reservation.is_complete()
-                        && let Some(request) = reservation.request.take()
-                    {
-                        self.answer(now, request, Ok(()));
+                    if reservation.is_complete() {
+                        self.complete(now, id);
                     }
                 }
                 (Some(reservation), Err(cannot)) => {
@@ -162,6 +171,34 @@ impl Reservations {
                 // The reservation has ended in this step.
                 (None, Ok(take)) => self.give_back(now, &key, take),
                 (None, Err(_)) => {}
+            }
+        }
+    }
+
+    /// Answers the question of a reservation that has everything. A transaction whose snapshot
+    /// lacks what its rights depend on must begin again.
+    fn complete(&mut self, now: Monotonic, id: PromiseId) {
+        let Some(reservation) = self.reservations.get_mut(&id) else { return };
+        let Some(request) = reservation.request.take() else { return };
+        let lacking = reservation.guards.iter().find_map(|guard| {
+            let spends = |tokens: Tokens| tokens.decrements > 0;
+            let claim = Claim::decode(&guard.claim)?;
+            let spends = matches!(claim, Claim::Tokens(tokens) if spends(tokens));
+            let partition = self.partitions.get(&self.config.partition_of(&guard.key))?;
+            let mut past = reservation.snapshot;
+            if spends && self.config.has_rights(&guard.key) {
+                partition.add_rights_past(&guard.key, &mut past);
+            }
+            (past != reservation.snapshot).then(|| (guard.key.clone(), past))
+        });
+        match lacking.filter(|_| self.config.has(Rule::RightsInSnapshot)) {
+            None => self.answer(now, request, Ok(())),
+            Some((key, past)) => {
+                self.release(now, id);
+                let mut step = self.step(now).1;
+                step.rare(rare::LATER);
+                let verdict = Verdict::Later { key, past };
+                step.reply(request, Response::Guard(GuardAnswer::Verdict(verdict)));
             }
         }
     }

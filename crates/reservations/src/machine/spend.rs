@@ -4,8 +4,10 @@
 //! That is volatile: the commit is a record of UniStore, from which the host restores it.
 
 use solera_machine::Now;
+use solera_time::Vector;
 
 use super::Reservations;
+use crate::config::Rule;
 use crate::numbers::{Epoch, Position, Tokens};
 use crate::rights::Gift;
 use crate::spent::Spent;
@@ -28,6 +30,19 @@ impl Reservations {
         let partition = self.config.partition_of(key);
         let (partitions, step) = self.step(now);
         partitions.get_mut(&partition)?.spend(&step, key, tokens)
+    }
+
+    /// Adds what the snapshot of the update must contain: what the rights depend on that it spends.
+    /// All of it is visible at the site, or was before a restart.
+    pub fn add_past(&self, spent: &Spent, past: &mut Vector) {
+        let key = &spent.key;
+        let spends = spent.tokens.decrements > 0 && self.config.has_rights(key);
+        let partition = self.partitions.get(&self.config.partition_of(key));
+        if let Some(partition) =
+            partition.filter(|_| spends && self.config.has(Rule::RightsInSnapshot))
+        {
+            partition.add_rights_past(key, past);
+        }
     }
 
     /// Notes that the update has committed with this position in the site's own stream. The host

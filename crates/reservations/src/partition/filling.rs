@@ -160,6 +160,7 @@ impl Partition {
                 unseen: Vec::new(),
                 stopped: Default::default(),
                 tally: Default::default(),
+                past: None,
                 ..part
             };
             bytes += codec::encoded_bytes(&part);
@@ -250,6 +251,7 @@ impl Partition {
             unseen: own.map_or(Vec::new(), |own| own.unseen.iter().collect()),
             stopped: own.map_or(Default::default(), |own| own.stopped),
             tally: own.map_or(Default::default(), |own| own.rights.tally.clone()),
+            past: own.and_then(|own| own.rights.past),
             ..part
         };
         self.restore_key(part);

@@ -57,14 +57,14 @@ impl Partition {
         }
         self.known[origin.index()] = upto;
         for placed in &entries {
+            self.note_available(step.config, &placed.key);
             if own {
                 self.recycle(step.config, &placed.key);
             }
             match &placed.entry {
-                Entry::Update(_) => {}
                 Entry::Ended(_) => self.visit_at(step.now, &placed.key),
-                Entry::Given(gift) if own => self.end_giving(&placed.key, gift),
-                Entry::Given(_) => {}
+                Entry::Given(gift, _) if own => self.end_giving(&placed.key, gift),
+                Entry::Update(_) | Entry::Created(..) | Entry::Given(..) => {}
             }
         }
         if own {
@@ -89,7 +89,7 @@ impl Partition {
             Entry::Update(amount) => {
                 counter.value = counter.value.saturating_add((*amount).into());
                 if own && config.has_rights(&placed.key) {
-                    counter.rights.tally.note_update(*amount);
+                    counter.rights.tally.note_spent(amount.unsigned_abs());
                 } else if own {
                     counter.unseen.push(position, Tokens::of(*amount));
                 }
@@ -98,7 +98,14 @@ impl Partition {
                 let ended = counter.ended.entry(origin).or_default();
                 *ended = (ended.0.max(*epoch), position);
             }
-            Entry::Given(gift) => self.apply_gift(config, &placed.key, own, gift),
+            Entry::Created(amount, past) => {
+                counter.value = counter.value.saturating_add((*amount).into());
+                if own {
+                    counter.rights.tally.note_created(*amount);
+                    counter.rights.depend_on(past);
+                }
+            }
+            Entry::Given(gift, past) => self.apply_gift(config, &placed.key, own, (gift, past)),
         }
     }
 

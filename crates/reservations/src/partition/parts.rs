@@ -48,6 +48,7 @@ impl Partition {
             floors: counter.floors.clone(),
             record: self.agreed.keys.get(key).cloned().unwrap_or_default(),
             tally: counter.rights.tally.clone(),
+            past: counter.rights.past,
         };
         counters.map(part).collect()
     }
@@ -84,6 +85,7 @@ impl Partition {
         counter.stopped = part.stopped;
         counter.floors = part.floors;
         counter.rights.tally = part.tally;
+        counter.rights.past = part.past;
         if part.record == KeyRecord::default() {
             self.agreed.keys.remove(&part.key);
         } else {

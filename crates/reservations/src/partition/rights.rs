@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use solera_machine::RequestId;
-use solera_time::{Monotonic, SiteId};
+use solera_time::{Monotonic, SiteId, Vector};
 
 use super::{Partition, clamped};
 use crate::agreed::Key;
@@ -89,6 +89,15 @@ impl Partition {
         }
     }
 
+    /// Adds what the snapshot of a transaction must contain that spends rights. Otherwise a site
+    /// could show the decrement without the increment on which it depends.
+    pub(crate) fn add_rights_past(&self, key: &[u8], past: &mut Vector) {
+        let rights = self.counters.get(key).map(|counter| &counter.rights);
+        if let Some(needed) = rights.and_then(|rights| rights.past.as_ref()) {
+            past.join(needed);
+        }
+    }
+
     /// Removes what an earlier generation of this site has done, whose rights are lost (B4).
     pub(super) fn burn(&self, config: &Config, entries: &mut Vec<Placed>) {
         if !config.has(Rule::BurnRemoved) {
@@ -108,7 +117,13 @@ impl Partition {
     }
 
     /// Applies a gift (B3). Recovery calls it, too.
-    pub(super) fn apply_gift(&mut self, config: &Config, key: &[u8], own: bool, gift: &Gift) {
+    pub(super) fn apply_gift(
+        &mut self,
+        config: &Config,
+        key: &[u8],
+        own: bool,
+        (gift, past): (&Gift, &Vector),
+    ) {
         let me = Owner { site: self.me, generation: config.generation };
         let is_mine = match config.has(Rule::BurnRemoved) {
             true => gift.to == me,
@@ -120,6 +135,7 @@ impl Partition {
         }
         if is_mine {
             counter.rights.tally.note_received(gift);
+            counter.rights.depend_on(past);
         }
     }
 
@@ -158,6 +174,15 @@ impl Partition {
 
     // Gifts.
 
+    /// Notes that the site may have got rights.
+    pub(super) fn note_available(&mut self, config: &Config, key: &[u8]) {
+        if config.has_rights(key) {
+            let available = self.available(config, key);
+            let most = &mut self.counter(key).rights.most;
+            *most = available.max(*most);
+        }
+    }
+
     /// Returns whether few rights are left, so that the site requests some ahead of need.
     pub(super) fn has_few(&self, config: &Config, key: &[u8]) -> bool {
         let most = self.counters.get(key).map_or(0, |counter| counter.rights.most);
@@ -171,7 +196,6 @@ impl Partition {
         let now = step.now;
         let counter = self.counter(key);
         let wanted = counter.takes.iter().find(|take| take.tokens.decrements > 0).cloned();
-        counter.rights.most = counter.rights.most.max(available);
         if wanted.is_none() && !few || counter.rights.next_want.is_some_and(|at| at > now) {
             return;
         }
@@ -236,7 +260,8 @@ impl Partition {
         self.begin_giving(key, gift);
         let (partition, key) = (self.id, key.clone());
         let subject = Subject::Gift(key.clone(), gift);
-        step.ask(partition, subject, Question::Give { partition, key, gift });
+        let past = self.counter(&key).rights.past;
+        step.ask(partition, subject, Question::Give { partition, key, gift, past });
     }
 
     /// Takes the answer to a question about a gift: the gift was certainly not written.

@@ -6,6 +6,7 @@ use solera_machine::{Guard, GuardAnswer, GuardQuestion, Guarded, PromiseId, Verd
 use solera_reservations::{
     Claim, Command, Entry, PROTOCOL, Position, Question, Response, Rule, TakeId, Tokens,
 };
+use solera_time::Vector;
 
 use crate::host::*;
 
@@ -20,7 +21,8 @@ fn guards(claim: Claim) -> Guarded {
 impl Host {
     fn reserve(&mut self, sequence: u64, claim: Claim) -> Option<Verdict> {
         let id = PromiseId { coordinator: 0, sequence };
-        self.verdict(GuardQuestion::Reserve { id, guards: guards(claim) })
+        let snapshot = Vector::zero(SITES);
+        self.verdict(GuardQuestion::Reserve { id, guards: guards(claim), snapshot })
     }
 
     fn promise(&mut self, sequence: u64, claim: Claim) -> Option<Verdict> {
@@ -85,7 +87,8 @@ fn a_reservation_without_tokens_is_refused_with_the_reason() {
     assert!(late(tokens(9, 0)).contains("at most 8 tokens"));
     let guard = Guard { key: KEY.to_vec(), protocol: PROTOCOL.number, claim: vec![7] };
     let id = PromiseId { coordinator: 0, sequence: 2 };
-    let junk = host.verdict(GuardQuestion::Reserve { id, guards: guard.into() });
+    let (guards, snapshot) = (guard.into(), Vector::zero(SITES));
+    let junk = host.verdict(GuardQuestion::Reserve { id, guards, snapshot });
     assert!(reason(junk).contains("cannot be read"));
     // A claim that names its tokens needs no others, and its promise is judged.
     let unknown = Claim::Take(TakeId(foreign()));

@@ -243,16 +243,20 @@ impl Host {
     }
 
     pub(crate) fn is_promised(&mut self, take: TakeId) -> bool {
-        let guard = Guard {
-            key: KEY.to_vec(),
-            protocol: PROTOCOL.number,
-            claim: Claim::Take(take).encode(),
-        };
+        self.promise_of(KEY, take).1
+    }
+
+    /// Has the guard promise tokens that were taken. Returns the promise, and whether it is given.
+    pub(crate) fn promise_of(&mut self, key: &[u8], take: TakeId) -> (PromiseId, bool) {
+        let claim = Claim::Take(take).encode();
+        let guard = Guard { key: key.to_vec(), protocol: PROTOCOL.number, claim };
         self.promises += 1;
         let id = PromiseId { coordinator: 0, sequence: self.promises };
         let question = GuardQuestion::Promise { id, guards: guard.into() };
         match self.command(Command::Guard(question)) {
-            Some(Response::Guard(GuardAnswer::Verdict(verdict))) => verdict == Verdict::Promised,
+            Some(Response::Guard(GuardAnswer::Verdict(verdict))) => {
+                (id, verdict == Verdict::Promised)
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -287,4 +291,22 @@ pub(crate) fn decrementer(without: Option<Rule>) -> (Host, TakeId) {
     host.grant((0, 4));
     let take = host.take(-1).expect("there are tokens");
     (host, take)
+}
+
+/// Delivers messages between two hosts until there are none.
+pub(crate) fn exchange(hosts: [&mut Host; 2]) {
+    let [a, b] = hosts;
+    loop {
+        let (to_b, to_a) = (std::mem::take(&mut a.sent), std::mem::take(&mut b.sent));
+        if to_b.is_empty() && to_a.is_empty() {
+            return;
+        }
+        let (of_a, of_b) = (a.config.clone(), b.config.clone());
+        for (from, to, sent) in [(&of_a, &mut *b, to_b), (&of_b, &mut *a, to_a)] {
+            let me = to.config.address.site;
+            for (_, body) in sent.into_iter().filter(|(receiver, _)| *receiver == me) {
+                to.message_of(from.address, from.generation, body);
+            }
+        }
+    }
 }

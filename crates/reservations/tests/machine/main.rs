@@ -3,6 +3,7 @@
 //! which few simulated seeds contain.
 
 mod guard;
+mod hard;
 mod host;
 mod members;
 mod record;

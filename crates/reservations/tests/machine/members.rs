@@ -44,24 +44,6 @@ fn returned(back: SiteId, is_member: bool) -> Members {
     if is_member { members.joined(back, Timestamp::ZERO) } else { members }
 }
 
-/// Delivers messages between two hosts until there are none.
-fn exchange(hosts: [&mut Host; 2]) {
-    let [a, b] = hosts;
-    loop {
-        let (to_b, to_a) = (std::mem::take(&mut a.sent), std::mem::take(&mut b.sent));
-        if to_b.is_empty() && to_a.is_empty() {
-            return;
-        }
-        let (of_a, of_b) = (a.config.clone(), b.config.clone());
-        for (from, to, sent) in [(&of_a, &mut *b, to_b), (&of_b, &mut *a, to_a)] {
-            let me = to.config.address.site;
-            for (_, body) in sent.into_iter().filter(|(receiver, _)| *receiver == me) {
-                to.message_of(from.address, from.generation, body);
-            }
-        }
-    }
-}
-
 /// Returns a host with 2000 counters, and one of a later generation of site 1 without data.
 fn with_and_without_data() -> (Host, Host) {
     let mut source = Host::new(0, None);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use solera_machine::{Guard, GuardAnswer, GuardQuestion, Guarded, PromiseId, RequestId, Verdict};
 use solera_reservations::{Cannot, Claim, Command, Key, PROTOCOL, Response, TakeId, Tokens};
+use solera_time::Vector;
 
 use super::{EXACT_MS, MS, SPENT, UNHEARD, World};
 
@@ -144,7 +145,8 @@ impl World {
         }
         if reserves {
             let (id, guards) = (promise_id(tx), self.guards_of(tx));
-            let question = GuardQuestion::Reserve { id, guards };
+            let snapshot = Vector::zero(self.nodes.len());
+            let question = GuardQuestion::Reserve { id, guards, snapshot };
             self.request(site, Purpose::Reserve { tx, must }, Command::Guard(question));
             if self.faulty && self.random.one_in(40) {
                 // The client gives up before the answer, or after it.
@@ -282,6 +284,7 @@ impl World {
         }
         match verdict {
             Verdict::Promised => transaction.state = State::Holding(at),
+            Verdict::Later { .. } => panic!("no key of this world has rights"),
             Verdict::Refused(refusal) => {
                 transaction.state = State::Done;
                 self.truth.abort(tx);

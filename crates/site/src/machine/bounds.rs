@@ -113,10 +113,10 @@ impl Bounds {
                 let write = solera_unistore::Command::Execute { past, level, key, op };
                 (Asker::End(ask), write)
             }
-            Question::Give { partition, key: given, gift } => {
+            Question::Give { partition, key: given, gift, past: needed } => {
                 codec::append(&(given, gift), &mut bytes);
                 let (key, op) = (key(partition, |feed| &feed.gifts), encoded(&bytes));
-                let level = Level::Causal;
+                let (level, past) = (Level::Causal, needed.unwrap_or(past));
                 let write = solera_unistore::Command::Execute { past, level, key, op };
                 (Asker::Gift(ask), write)
             }
@@ -170,16 +170,26 @@ impl Bounds {
         partition: PartitionId,
         (feed, beat): (&Feed, bool),
     ) {
+        // A snapshot must be able to contain the gifts that have given rights. So a gift counts when
+        // it is visible.
+        let mut visible = unistore.status().view().uniform_vec;
+        visible[self.me] = Timestamp::MAX;
         let known = self.machine.known(partition).unwrap_or_default();
         for (origin, after) in (0..).map(SiteId).zip(known.iter().copied()) {
             let from = Timestamp(after.0);
             let history = unistore.history(partition, Origin::Site(origin), from);
             let Some(history) = history.filter(|history| history.upto > from) else { continue };
-            let upto = Position(history.upto.0);
-            let mut updates = history.updates.peekable();
-            if updates.peek().is_some() || beat {
-                let entries = updates.flat_map(|update| placed(update, &self.keys, feed));
-                let entries = entries.collect();
+            let (mut upto, mut read) = (history.upto, Vec::new());
+            for update in history.updates {
+                if !visible.covers(&update.commit_vec()) && gives(update, feed) {
+                    upto = Timestamp(update.dot.ts.0 - 1);
+                    break;
+                }
+                read.push(update);
+            }
+            if !read.is_empty() || beat && upto > from {
+                let entries = read.into_iter().flat_map(|update| self.placed(update, feed));
+                let (entries, upto) = (entries.collect(), Position(upto.0));
                 news.push(Command::Stream { partition, origin, after, entries, upto });
             }
         }
@@ -209,6 +219,26 @@ impl Bounds {
         if beat || has_updates {
             news.push(Command::Unchanged { partition, upto: Version(history.upto.0) });
         }
+    }
+
+    /// Returns the entries of a stream that an update contains.
+    fn placed(&self, update: &Update, feed: &Feed) -> Vec<Placed> {
+        let (position, past) = (Position(update.dot.ts.0), update.commit_vec());
+        let updates = increments(update, &self.keys).filter(|(_, amount)| *amount != 0);
+        let updates = updates.map(|(key, amount)| {
+            let creates = amount > 0 && self.machine.has_rights(key);
+            let entry = match creates {
+                true => Entry::Created(amount.unsigned_abs(), past),
+                false => Entry::Update(amount),
+            };
+            (key.to_vec(), entry)
+        });
+        let ended = written_to::<(Vec<u8>, Epoch)>(update, &feed.ends);
+        let ended = ended.map(|(key, epoch)| (key, Entry::Ended(epoch)));
+        let given = written_to::<(Vec<u8>, Gift)>(update, &feed.gifts);
+        let given = given.map(|(key, gift)| (key, Entry::Given(gift, past)));
+        let entries = updates.chain(ended).chain(given);
+        entries.map(|(key, entry)| Placed { position, key, entry }).collect()
     }
 
     /// Reports to UniStore which parts of its histories the machine has.
@@ -246,6 +276,11 @@ impl Bounds {
     }
 }
 
+/// Returns whether an update gives rights.
+fn gives(update: &Update, feed: &Feed) -> bool {
+    update.writes.iter().any(|write| write.key == feed.gifts)
+}
+
 /// Returns the increments of guarded keys in an update.
 fn increments<'a>(
     update: &'a Update,
@@ -253,19 +288,6 @@ fn increments<'a>(
 ) -> impl Iterator<Item = (&'a [u8], i64)> {
     let guarded = update.writes.iter().filter(|write| keys.contains(write.key.as_bytes()));
     guarded.filter_map(|write| Some((write.key.as_bytes(), write.effect.increment()?)))
-}
-
-/// Returns the entries of a stream that an update contains.
-fn placed(update: &Update, keys: &GuardedKeys, feed: &Feed) -> Vec<Placed> {
-    let position = Position(update.dot.ts.0);
-    let updates = increments(update, keys).filter(|(_, amount)| *amount != 0);
-    let updates = updates.map(|(key, amount)| (key.to_vec(), Entry::Update(amount)));
-    let ended = written_to::<(Vec<u8>, Epoch)>(update, &feed.ends);
-    let ended = ended.map(|(key, epoch)| (key, Entry::Ended(epoch)));
-    let given = written_to::<(Vec<u8>, Gift)>(update, &feed.gifts);
-    let given = given.map(|(key, gift)| (key, Entry::Given(gift)));
-    let entries = updates.chain(ended).chain(given);
-    entries.map(|(key, entry)| Placed { position, key, entry }).collect()
 }
 
 /// Returns what an update writes to a reserved key.
@@ -408,6 +430,7 @@ impl Site {
         };
         let Op::IncrBy(amount) = op else { return None };
         let spent = bounds.machine.spend(now, key, *amount)?;
+        bounds.machine.add_past(&spent, &mut pasts.causal);
         let result = self.unistore.increment_at_once(now, pasts, key, *amount);
         let at = pasts.causal[bounds.me];
         self.with_bounds(now, |machine| match result {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use solera_certification::Kind;
 use solera_data::{Effect, Key, Op, Outcome};
+use solera_levels::Level;
 use solera_machine::{Address, Guard, Guarded, Now, Refusal, RequestId};
 use solera_time::{Monotonic, Vector};
 
@@ -23,11 +24,26 @@ pub(crate) struct Singles(BTreeMap<TxId, Single>);
 struct Single {
     request: RequestId,
     past: Vector,
+    /// What the client has requested, for another attempt.
+    wanted: Wanted,
+    /// Number of attempts before this one.
+    retries: u8,
     stage: Stage,
     /// Time since when no client waits, because the client has received a response or has
     /// cancelled. A response of the worker that owns the key may still arrive.
     over: Option<Monotonic>,
 }
+
+#[derive(Clone, Debug)]
+struct Wanted {
+    level: Level,
+    key: Key,
+    op: Op,
+    guards: Guarded,
+}
+
+/// Most attempts after the first one, if a guard needs later snapshots.
+const MOST_RETRIES: u8 = 4;
 
 #[derive(Debug)]
 enum Stage {
@@ -122,12 +138,24 @@ impl Replica {
     /// Executes a transaction of one operation with guards, for a client of this worker.
     pub(crate) fn execute_guarded(&mut self, now: Now, request: RequestId, it: ExecuteGuarded) {
         let ExecuteGuarded { past, level, key, op, guards } = it;
+        self.attempt_guarded(now, request, (past, Wanted { level, key, op, guards }), 0);
+    }
+
+    fn attempt_guarded(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        (past, wanted): (Vector, Wanted),
+        retries: u8,
+    ) {
         let tx = self.begin(now, &past, false);
-        if let Err(error) = self.name_guards(now, tx, guards) {
+        if let Err(error) = self.name_guards(now, tx, wanted.guards.clone()) {
             self.abort(tx);
             return self.worker.reply(request, Response::Failed(error));
         }
-        let single = Single { request, past, stage: Stage::Operating, over: None };
+        let (stage, over) = (Stage::Operating, None);
+        let Wanted { level, key, op, .. } = wanted.clone();
+        let single = Single { request, past, wanted, retries, stage, over };
         self.coordinator.singles.0.insert(tx, single);
         if let Some(response) = self.operate(now, request, tx, level, &key, &op, Kind::UPDATE) {
             self.operated_guarded(now, tx, response);
@@ -226,8 +254,22 @@ impl Replica {
         });
     }
 
-    /// Handles the refusal of a guard at a participant.
-    pub(crate) fn on_guard_refused(&mut self, now: Now, from: Address, tx: TxId, refusal: Refusal) {
+    /// Removes and returns a single that may be attempted again.
+    fn retried(&mut self, tx: TxId) -> Option<Single> {
+        let singles = &mut self.coordinator.singles.0;
+        let may = |single: &Single| single.over.is_none() && single.retries < MOST_RETRIES;
+        singles.get(&tx).is_some_and(may).then(|| singles.remove(&tx)).flatten()
+    }
+
+    /// Handles the refusal of a guard at a participant. If the guard only needs a later snapshot, a
+    /// single begins again.
+    pub(crate) fn on_guard_refused(
+        &mut self,
+        now: Now,
+        from: Address,
+        tx: TxId,
+        (refusal, later): (Refusal, Option<Vector>),
+    ) {
         // Several guards of one transaction may refuse, one after another.
         let Some(transaction) = self.coordinator.open.get(&tx) else { return };
         let preparing = transaction.preparing.as_ref();
@@ -238,6 +280,13 @@ impl Replica {
         let transaction = self.drop_transaction(tx);
         if let Some(preparing) = transaction.and_then(|transaction| transaction.preparing) {
             self.decide(now, tx, None, preparing.participants);
+            if let Some(later) = later
+                && let Some(single) = self.retried(tx)
+            {
+                let Single { request, mut past, wanted, retries, .. } = single;
+                past.join(&later);
+                return self.attempt_guarded(now, request, (past, wanted), retries + 1);
+            }
             let error = CommandError::Guarded(Box::new(refusal));
             self.answer_commit(preparing.request, tx, Response::Failed(error));
         }

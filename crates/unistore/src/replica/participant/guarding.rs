@@ -177,7 +177,8 @@ impl Replica {
         }
         let guarding = &mut self.participant.guarding;
         for protocol in guards.protocols() {
-            let question = GuardQuestion::Reserve { id: tx.into(), guards: guards.of(protocol) };
+            let (id, guards, snapshot) = (tx.into(), guards.of(protocol), *snap_vec);
+            let question = GuardQuestion::Reserve { id, guards, snapshot };
             let output = guarding.ask(tx, protocol, question);
             self.worker.outputs.push_back(output);
         }
@@ -264,6 +265,13 @@ impl Replica {
                 self.give_up_reserving(tx);
                 let refusal = Refusal { protocol, ..refusal }.shortened();
                 self.worker.send(coordinator, Message::GuardRefused { tx, refusal });
+            }
+            Verdict::Later { key, past } => {
+                let coordinator = it.coordinator;
+                self.give_up_reserving(tx);
+                let reason = "what it needs has arrived after it began: run it again".to_owned();
+                let refusal = Refusal { key, protocol, reason }.shortened();
+                self.worker.send(coordinator, Message::GuardLater { tx, refusal, past });
             }
             _ => {
                 it.silent.remove(&protocol);
