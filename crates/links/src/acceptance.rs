@@ -11,8 +11,8 @@ use solera_membership::{Members, SiteStatus};
 /// has a wrong clock. Its writes may never merge with those of the other nodes. A node that gets no
 /// answer is only cut off.
 ///
-/// Only sites that take part count. If a joining site accepts this node, that counts, too. Its
-/// refusal does not count, because otherwise one wrongly configured new site could stop a whole
+/// Only answers of sites that take part count. The acceptance by a joining site counts, too, but
+/// its refusal does not, because otherwise one wrongly configured new site could stop a whole
 /// cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Acceptance {
@@ -44,8 +44,8 @@ impl Acceptance {
         self.answers.retain(|node, _| has_a_say(*node, members));
     }
 
-    /// Returns the node that refuses this one, and its reason, if no site accepts this node, so
-    /// that it must reject writes. Once a site has accepted this process, the refusal of a single
+    /// Returns the node that refuses this one, and its reason, if no site accepts this node. The
+    /// node must then reject writes. Once a site has accepted this process, the refusal of a single
     /// other site does not suffice, because that site may be the one with the wrong configuration
     /// or clock.
     pub(crate) fn refused(&self, members: &Members) -> Option<(NodeId, &str)> {

@@ -163,8 +163,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Notes that the process that was last admitted as this node requests updates that it had
-    /// stored, and that no site keeps any more. The process is not admitted again.
+    /// Notes that the node's process requests updates again that it had stored and that no site
+    /// keeps any more. The process is not admitted again.
     pub fn note_lacking(&mut self, node: NodeId) {
         if let Some(origin) = self.entered.get(&node) {
             self.lacking.insert(node, origin.incarnation);
@@ -207,7 +207,7 @@ impl Admission {
         self.changes
     }
 
-    /// Returns how many of `f` sites may be lost before data is lost that was uniform.
+    /// Returns how many sites, at most `f`, may fail without a loss of uniform data.
     pub fn survives(&self, f: usize) -> usize {
         f.min(self.members.members().filter(|site| Some(*site) != self.role.site).count())
     }
@@ -236,8 +236,8 @@ impl Admission {
         self.acceptance.note_timeout(node);
     }
 
-    /// Returns the node that refuses this one, and its reason, if no other site accepts this node,
-    /// which must then reject writes.
+    /// Returns the node that refuses this one, and its reason, if no other site accepts this node.
+    /// The node must then reject writes.
     pub fn refusal(&self) -> Option<(NodeId, &str)> {
         self.acceptance.refused(&self.members)
     }

@@ -1,6 +1,6 @@
 //! Batches of messages in the bodies of frames.
 //!
-//! `docs/formats/wire.md` draws the bytes.
+//! `docs/formats/wire.md` shows the format.
 
 use solera_machine::{Address, Lane, Protocol, Wire};
 use solera_time::SiteId;

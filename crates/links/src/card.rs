@@ -205,7 +205,7 @@ fn contradiction(caller: &[(String, String)], called: &[(String, String)]) -> Op
 }
 
 /// Returns the first setting that differs. Settings that depend on the list of sites may differ
-/// while the lists differ. A setting that only one node has shows another release.
+/// while the lists differ. A setting that only one node has indicates different releases.
 fn first_difference(caller: &Card, called: &Card) -> Option<Refusal> {
     let same_sites = caller.sites.len() == called.sites.len();
     let (caller, called) = (&caller.agreed, &called.agreed);

@@ -1,6 +1,6 @@
 //! Encoding of frames.
 //!
-//! `docs/formats/wire.md` draws them.
+//! `docs/formats/wire.md` shows the format.
 
 use solera_machine::Foreign;
 

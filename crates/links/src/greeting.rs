@@ -1,4 +1,4 @@
-//! The first messages between two nodes; `docs/formats/wire.md` draws the bytes.
+//! The first messages between two nodes; `docs/formats/wire.md` shows the format.
 
 use crate::card::Card;
 use crate::frame::VERSION;

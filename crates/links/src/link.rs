@@ -20,14 +20,15 @@ pub struct Link<B> {
     incarnation: Option<u64>,
     /// Earlier incarnations.
     former: BTreeSet<u64>,
-    /// Time when this node's connection to the peer opened; and the same for the peer's connection.
+    /// Time when this node's connection to the peer was opened. `incoming` is the time for the
+    /// peer's connection.
     outgoing: Option<Monotonic>,
     incoming: Option<Monotonic>,
     /// Last time when both connections were open.
     whole: Option<Monotonic>,
     /// Last frame that arrived from `incarnation`.
     received: u64,
-    /// Number of connections that the peer has opened. Frames of the latest one only are delivered.
+    /// Number of connections that the peer has opened. Only frames of the latest one are delivered.
     accepted: u64,
     connected: u64,
 }
@@ -185,7 +186,8 @@ impl<B: Clone> Link<B> {
         self.outgoing.is_some()
     }
 
-    /// Returns the time since when messages travel in both directions, as far as this node knows.
+    /// Returns the time since which messages have travelled in both directions, as far as this node
+    /// knows.
     pub fn whole_since(&self) -> Option<Monotonic> {
         self.outgoing.zip(self.incoming).map(|(outgoing, incoming)| outgoing.max(incoming))
     }

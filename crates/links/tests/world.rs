@@ -38,16 +38,16 @@ enum Flaw {
     LosesInTheEnd,
 }
 
-/// A call that is becoming a connection. Anything may happen between its steps.
+/// A call that is not a connection yet. Any other event may occur between its steps.
 struct Call {
     caller: usize,
     /// Calling process, and whether it still exists.
     process: u64,
     caller_is_there: bool,
     handshake: Handshake,
-    /// Set once the called node has read the greeting; it has not decided yet.
+    /// Set once the called node has read the greeting and has not decided yet.
     read: Option<Handshake>,
-    /// Set once the called node has accepted; the caller has not received the welcome yet.
+    /// Set once the called node has accepted and the caller has not received the welcome yet.
     welcome: Option<Welcome>,
 }
 
@@ -72,7 +72,7 @@ struct Pipe {
 
 struct Node {
     incarnation: u64,
-    /// Processes that the other node is known to have been.
+    /// Processes of the other node that this node knows.
     met: BTreeSet<u64>,
     link: Link<Body>,
     /// Messages that are being encoded.
@@ -81,7 +81,7 @@ struct Node {
 
 #[derive(Default)]
 struct Judge {
-    /// By sender, receiver and class.
+    /// Number of queued frames by sender, receiver and class.
     queued: BTreeMap<(u64, u64, usize), usize>,
     delivered: BTreeMap<(u64, u64, usize), Vec<usize>>,
 }
@@ -102,7 +102,7 @@ struct World {
     calm: bool,
 }
 
-/// Small enough to be full at times.
+/// Limit of a queue, small enough to be reached.
 const LIMIT: usize = 20;
 
 impl World {
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// Duplicates the last frame under way.
+    /// Duplicates the last frame in transit.
     fn duplicate(&mut self, node: usize) {
         if let Some(pipe) = self.pipes.iter_mut().rfind(|pipe| pipe.caller == node) {
             pipe.frames.extend(pipe.frames.back().copied());
@@ -230,8 +230,8 @@ impl World {
         });
     }
 
-    /// A node reads the greeting of a caller. Hosts learn by other means that a process was
-    /// replaced that was never met.
+    /// A node reads the greeting of a caller. Hosts detect by other means that a process was
+    /// replaced before its node met it.
     fn read(&mut self, node: usize) {
         let unread = |call: &Call| call.caller != node && call.read.is_none();
         let Some(at) = self.calls.iter().position(unread) else { return };
@@ -391,8 +391,8 @@ impl World {
             self.give_up(node);
             (0..self.pipes.len()).for_each(|_| self.hang_up(node));
         }
-        // A former process may have been accepted, or may still be while its call is under way.
-        // Nothing arrives over its connection then, and the connection is closed.
+        // A former process may have been accepted, or may still be accepted while its call is in
+        // progress. Nothing arrives over its connection, and the connection is closed.
         for _ in 0..10 {
             for node in [0, 1] {
                 self.call(node);

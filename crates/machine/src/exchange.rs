@@ -56,8 +56,8 @@ pub enum Input<M, C, D = Infallible, A = Infallible> {
     Message {
         /// The sender.
         from: Address,
-        /// Generation of the sender's site in which it sent the message: sites that were removed
-        /// may join again.
+        /// Generation of the sender's site when it sent the message. A removed site that joins
+        /// again has a new generation.
         generation: u32,
         /// The message.
         message: M,

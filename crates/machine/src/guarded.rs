@@ -6,15 +6,15 @@
 //! *promise* under the transaction's identifier. It ends when the worker reports to the guard that
 //! the transaction committed or aborted. See `docs/decisions/0031-prepare-guards.md`.
 //!
-//! A guard may have to wait for what a claim needs, for example for another site. The worker
-//! therefore asks for a *reservation* before it asks for the promise. At that time the transaction
-//! has no prepare time yet, so that nothing else waits for it.
+//! A guard may have to wait for resources that a claim needs, for example from another site. The
+//! worker therefore asks for a *reservation* before it asks for the promise. At that time the
+//! transaction has no prepare time yet, so that nothing else waits for it.
 //!
 //! Requirements on a guard:
 //! - It eventually answers every question; the worker keeps the question until then. If the end of
 //!   the transaction is reported first, a reservation needs no answer, and an answer has no effect.
-//! - It keeps volatile state alone for a reservation, and loses it at a restart. A promise needs no
-//!   reservation before it: the guard judges its claims anew, and may refuse them.
+//! - Its state for a reservation is volatile: a restart loses it. A promise does not require a
+//!   reservation: the guard evaluates the claims again, and may refuse them.
 //! - A reservation ends with the promise under the same identifier and with the same guards, or
 //!   with the report of the transaction's end. The guard may give it up earlier, and then refuses
 //!   the promise.
@@ -36,7 +36,7 @@ pub struct Guard {
     pub claim: Vec<u8>,
 }
 
-/// Guards of a transaction, ordered by key, protocol and claim. Equal guards are all kept, and each
+/// Guards of a transaction, ordered by key, protocol and claim. Duplicates are kept, and each
 /// counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarded(Vec<Guard>);
@@ -46,7 +46,7 @@ pub struct Guarded(Vec<Guard>);
 pub struct PromiseId {
     /// Worker that coordinates the transaction.
     pub coordinator: u8,
-    /// Number of the transaction among all that the coordinator has ever run, restarts included.
+    /// Sequence number of the transaction at its coordinator. Restarts do not reset it.
     pub sequence: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct Refusal {
     pub key: Vec<u8>,
     /// Number of the guard's protocol.
     pub protocol: u8,
-    /// Reason, as text for people.
+    /// Human-readable reason.
     pub reason: String,
 }
 
@@ -114,8 +114,8 @@ pub enum GuardQuestion {
 /// Answer of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardAnswer {
-    /// Answers [`GuardQuestion::Promise`], or [`GuardQuestion::Reserve`]: after
-    /// [`Verdict::Promised`], the transaction may ask for the promise now.
+    /// Answers [`GuardQuestion::Promise`] or [`GuardQuestion::Reserve`]. After
+    /// [`Verdict::Promised`] for a reservation, the transaction may ask for the promise.
     Verdict(Verdict),
     /// Answers [`GuardQuestion::End`]. The guard has emitted its record of the end before this
     /// answer.
@@ -130,7 +130,7 @@ impl Guarded {
     /// Largest total length of keys and claims, in bytes.
     pub const MOST_BYTES: usize = 64 << 10;
 
-    /// Returns the guards of both. The result does not depend on which of them is the receiver.
+    /// Returns the guards of both lists. The operation is commutative.
     #[must_use]
     pub fn and(mut self, other: Guarded) -> Guarded {
         if self.0.is_empty() {
@@ -141,7 +141,7 @@ impl Guarded {
         self
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -253,7 +253,7 @@ mod tests {
             assert_eq!((&one_by_one, &halves), (&sorted, &sorted));
             assert!(one_by_one.is_canonical());
         }
-        // Two claims to one unit each differ from one claim.
+        // Two claims to one unit each are not the same as one claim.
         assert_eq!(sorted.iter().filter(|guard| **guard == all[0]).count(), 2);
         assert_eq!(sorted.protocols(), [2, 3]);
         assert_eq!(sorted.of(3), guard("a", 3, "1").into());

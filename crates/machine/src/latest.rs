@@ -1,9 +1,9 @@
-//! Maps of limited size that forget what was added first.
+//! Map of limited size that removes its oldest entries.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The entries that were added last.
+/// Map that keeps the entries that were added last.
 #[derive(Clone, Debug)]
 pub struct Latest<K, V> {
     most: usize,
@@ -17,7 +17,7 @@ impl<K: Ord + Copy, V> Latest<K, V> {
         Latest { most, known: BTreeMap::new(), in_order: VecDeque::new() }
     }
 
-    /// Adds an entry. An entry that is known is not overwritten.
+    /// Adds an entry. An existing entry is not overwritten.
     pub fn add(&mut self, key: K, value: V) {
         let Entry::Vacant(place) = self.known.entry(key) else { return };
         place.insert(value);

@@ -51,7 +51,7 @@ pub struct Address {
     pub worker: u8,
 }
 
-/// A node, by its site and its position in the site's list, from 0. Texts for people count nodes
+/// A node, by its site and its position in the site's list, from 0. User-facing text counts nodes
 /// from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId {
@@ -70,8 +70,8 @@ pub struct Now {
     pub physical: Physical,
 }
 
-/// A branch of a protocol that few runs take, and on which correctness or progress depends. It is
-/// described by the event that leads there.
+/// A branch of a protocol that few runs take, and on which correctness or progress depends. Its
+/// text describes the event that leads to the branch.
 ///
 /// Machines report when they take such a branch, and simulations count the reports: a branch that
 /// no seed reaches is not tested at all.

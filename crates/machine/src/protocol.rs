@@ -13,7 +13,7 @@ use std::fmt;
 pub struct Protocol {
     /// Identifies the protocol among all others, past and future.
     pub number: u8,
-    /// Name for people.
+    /// Human-readable name.
     pub name: &'static str,
     /// Oldest version of messages that this build can write and read.
     pub oldest_messages: u8,

@@ -13,9 +13,9 @@ const MAX_SPARE: usize = 1024;
 pub struct Lane(pub u8);
 
 impl Lane {
-    /// For short messages that must not wait behind bulk data.
+    /// Lane of short messages that must not wait behind bulk data.
     pub const URGENT: Lane = Lane(0);
-    /// For everything else.
+    /// Lane of all other messages.
     pub const USUAL: Lane = Lane(1);
 }
 

@@ -11,7 +11,7 @@ use crate::{Address, Protocol, codec};
 pub trait Wire: Sized {
     /// Protocols whose messages this type holds.
     const PROTOCOLS: &'static [Protocol];
-    /// Knowledge of the cluster that validation of a message needs.
+    /// Information about the cluster that validation of a message needs.
     type Shape;
 
     /// Returns the protocol of the message: one of [`PROTOCOLS`](Self::PROTOCOLS).

@@ -27,7 +27,7 @@ impl<R: Copy + Eq> Without<R> {
         self.rule
     }
 
-    /// Returns the disabled rule: always none.
+    /// Returns `None`: this build cannot disable rules.
     #[cfg(not(feature = "traps"))]
     #[inline]
     pub fn rule(&self) -> Option<R> {

@@ -8,7 +8,7 @@ use std::path::Path;
 use data_encoding::HEXLOWER;
 
 /// Compares samples with a file of the crate that includes this module, and checks that each of the
-/// variants has one. `place` returns the number and the name of a sample's variant.
+/// variants has a sample. `place` returns the number and the name of a sample's variant.
 pub(crate) fn judge<T: Debug>(
     (name, variants): (&str, u8),
     samples: &[T],
@@ -31,7 +31,7 @@ pub(crate) fn judge<T: Debug>(
     }
     let kept = std::fs::read_to_string(&file).unwrap_or_default();
     let differ = kept.lines().zip(found.lines()).find(|(kept, found)| kept != found);
-    assert!(kept == found, "the encoding of {name} is another: raise its version\n{differ:#?}");
+    assert!(kept == found, "the encoding of {name} has changed: raise its version\n{differ:#?}");
     // Earlier bytes must decode to the same values.
     for lines in kept.lines().collect::<Vec<_>>().chunks(2) {
         let (_, hex) = lines[0].split_once(": ").unwrap();

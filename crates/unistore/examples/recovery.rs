@@ -1,6 +1,5 @@
-//! Measures how long it takes to rebuild a replica from a million small keys in a checkpoint that
-//! was written under load, and a million records since. Only the replica is measured, without the
-//! journal.
+//! Measures the time to rebuild a replica from a checkpoint of a million small keys, which was
+//! written under load, and a million later records. Excludes the time to read the journal.
 //!
 //! `cargo run --release -p solera-unistore --example recovery [KEYS [RECORDS]]`
 

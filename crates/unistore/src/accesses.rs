@@ -15,7 +15,7 @@ pub(crate) struct Accesses {
 }
 
 impl Accesses {
-    /// Notes the begin of an operation. An operation without conflicts is not noted, so that only
+    /// Notes the start of an operation. An operation without conflicts is not noted, so that only
     /// partitions whose order matters, or that are written to, take part in certification.
     pub(crate) fn begin(&mut self, request: RequestId, kind: Kind) {
         if !kind.is_free() {

@@ -12,9 +12,9 @@ use solera_time::SiteId;
 pub struct Timing {
     /// Interval of PROPAGATE_LOCAL_TXS and BROADCAST_VECS while there is activity to report.
     pub tick: Duration,
-    /// The same interval when nothing happens but something has happened recently.
+    /// The same interval when there is nothing to report but there was activity recently.
     pub idle_tick: Duration,
-    /// The same interval when nothing has happened for [`Self::quiet_after`]. It serves as a
+    /// The same interval when there was no activity for [`Self::quiet_after`]. It serves as a
     /// heartbeat: at least two such ticks fit into half of [`Self::suspect_after`]. No request
     /// waits for it, because a worker that needs progress asks for it.
     pub quiet_tick: Duration,
@@ -28,7 +28,7 @@ pub struct Timing {
     /// Time after which a suspected site's transactions that no reachable site holds count as lost.
     pub lost_after: Duration,
     /// Time in which the participants of a transaction have to prepare; otherwise its coordinator
-    /// aborts it. A large transaction has more, a second for each 16 MiB.
+    /// aborts it. A large transaction gets an additional second for each 16 MiB.
     pub prepare_timeout: Duration,
     /// Idle timeout of an open transaction, which is then aborted.
     pub idle_transaction_timeout: Duration,
@@ -40,7 +40,7 @@ pub struct Timing {
     /// is later than this, so that causal stability does not wait any longer for a transaction
     /// whose coordinator has restarted.
     pub strong_timeout: Duration,
-    /// Interval in which a replica with a journal records its promises while nothing else happens.
+    /// Interval at which a replica with a journal records its promises if nothing else causes that.
     /// The first tick after this time records them.
     pub promise_interval: Duration,
 }
@@ -160,13 +160,14 @@ pub(crate) const MAX_UPDATE: usize = 513 << 20;
 
 /// Keys that only increments may change, each with the consent of another protocol of the worker.
 ///
-/// A transaction that changes such a key names the protocol as a guard of the key without being
-/// told to, and participants refuse a transaction that does not.
+/// The coordinator adds the protocol as a guard of the key to each transaction that changes such a
+/// key, and participants refuse a transaction without the guard.
 #[derive(Clone, Debug)]
 pub struct GuardedKeys {
     /// Number of the protocol; one of [`Config::guards`].
     pub protocol: u8,
-    /// Prefixes of keys, the longest first, and whether their keys are guarded. Other keys are not.
+    /// Prefixes of keys, the longest first, and whether their keys are guarded. Other keys are not
+    /// guarded.
     pub prefixes: Arc<[(Vec<u8>, bool)]>,
     /// Returns the claim of a transaction that increments a key by an amount.
     pub claim: fn(i64) -> Vec<u8>,

@@ -14,8 +14,9 @@ use crate::uniformity::uniform_vec;
 /// Position of this worker in the dissemination tree, and the latest reports of its children.
 ///
 /// The paper broadcasts KNOWNVEC_LOCAL to all replicas of the site and lets siblings exchange
-/// STABLEVEC pairwise. Here vectors are met on the way up the tree, the roots exchange STABLEVEC,
-/// and the results are sent down: they are the same for the whole site.
+/// STABLEVEC pairwise. Here each node of the tree sends the meet of its subtree's vectors up, the
+/// roots exchange STABLEVEC, and the results are sent down, because they are the same for the whole
+/// site.
 #[derive(Debug)]
 pub(crate) struct Dissemination {
     me: Address,
@@ -29,7 +30,7 @@ pub(crate) struct Dissemination {
     pub(crate) members: Members,
 }
 
-/// Error: the worker is no child of this one in the tree.
+/// Error: the worker is not a child of this one in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoChild;
 
@@ -51,7 +52,7 @@ struct Root {
     ceiling: Vector,
     /// Whether the history of each site is complete, and no update here depends on more of it.
     closed: Vec<bool>,
-    /// All strong transactions up to here are folded in all partitions of this site.
+    /// Time up to which all strong transactions are folded in all partitions of this site.
     strong_folded: Timestamp,
     /// See [`Subtree::former_generations_covered`].
     former_generations_covered: bool,
@@ -463,8 +464,7 @@ mod tests {
             (&gone, 5, true, 5),
             (&joining, 5, false, 2),
             (&joining, 5, true, 5),
-            // A list with the next generation has a greater end of the gap of the generation
-            // before.
+            // In a list with the next generation, the gap of the previous generation ends later.
             (&again, 5, false, 2),
             (&again, 10, false, 10),
         ] {

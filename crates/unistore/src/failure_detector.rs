@@ -13,7 +13,7 @@ pub(crate) struct FailureDetector {
     suspect_after: Duration,
     /// Time of the last message of each site; `None` before the first tick.
     last_heard: Vec<Option<Monotonic>>,
-    /// Time since when this replica suspects each site.
+    /// Time since which this replica suspects each site.
     suspected_since: Vec<Option<Monotonic>>,
     /// Sites that each site suspects, as last reported.
     suspects_of: Vec<Vec<SiteId>>,

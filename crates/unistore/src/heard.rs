@@ -1,10 +1,10 @@
 //! Times that workers of other sites have sent of their own histories
 //! (`docs/decisions/0012-stale-restarts.md`).
 //!
-//! A worker must not restart with an older state than it has sent: other workers have drawn
-//! conclusions from what it sent, and have forgotten updates because this worker stored them. The
-//! updates that a receiver stores prove what the sender had. A time without updates leaves no other
-//! trace, so the receiver records it.
+//! A worker must not restart with a state older than the times that it has sent: other workers rely
+//! on these times, and have forgotten updates because this worker stored them. The updates that a
+//! receiver stores prove what the sender had. A time without updates leaves no other trace, so the
+//! receiver records it.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use solera_time::{SiteId, Timestamp};
 pub struct Heard {
     /// The worker.
     pub worker: Address,
-    /// Generation of its site in which it sent the time.
+    /// Generation of its site when it sent the time.
     pub generation: u32,
     /// The time.
     pub ts: Timestamp,
@@ -28,7 +28,7 @@ pub struct Heard {
 #[derive(Debug, Default)]
 pub(crate) struct HeardOf {
     latest: BTreeMap<Address, (u32, Timestamp)>,
-    /// Whether some time is in no record yet.
+    /// Whether some time has not been recorded yet.
     is_news: bool,
 }
 
@@ -41,7 +41,7 @@ impl HeardOf {
         }
     }
 
-    /// Returns all times if some are in no record yet, and marks them as recorded.
+    /// Returns all times if some have not been recorded yet, and marks them as recorded.
     pub(crate) fn take_news(&mut self) -> Option<Vec<Heard>> {
         std::mem::take(&mut self.is_news).then(|| self.to_save())
     }

@@ -12,7 +12,8 @@ use crate::replica::Replica;
 /// Part of a partition's history of one origin, in the order of its timestamps.
 #[derive(Debug)]
 pub struct History<I> {
-    /// Time up to which updates were forgotten. A reader that has less lacks some for ever.
+    /// Time up to which updates were forgotten. A reader that has read less can no longer get the
+    /// rest.
     pub forgotten: Timestamp,
     /// Time up to which the history is complete.
     pub upto: Timestamp,
@@ -61,8 +62,8 @@ impl Replica {
         }
     }
 
-    /// Notes that no other protocol reads the histories of a partition. For tests that show what
-    /// [`Replica::note_read`] is for.
+    /// Notes that no other protocol reads the histories of a partition. Used by tests that show why
+    /// [`Replica::note_read`] is needed.
     pub fn note_all_read(&mut self, id: PartitionId) {
         if let Some(index) = self.worker.index_of(id) {
             self.worker.partitions[index].read = None;

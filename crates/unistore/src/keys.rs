@@ -17,8 +17,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// Returns the sum of both. Their largest sizes need not have been at the same time, so the sum
-    /// is an upper bound of the largest total.
+    /// Returns the sum of both. Their largest sizes may have occurred at different times, so the
+    /// sum is an upper bound of the largest total.
     #[must_use]
     pub fn and(self, other: Held) -> Held {
         Held { now: self.now + other.now, most: self.most + other.most }
@@ -108,7 +108,7 @@ impl Keys {
         self.held.now
     }
 
-    /// Returns the size of all logs and restarts the count of the largest size.
+    /// Returns the size of all logs and resets the largest size.
     pub(crate) fn take_held(&mut self) -> Held {
         let held = self.held;
         self.held.most = held.now;

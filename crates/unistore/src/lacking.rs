@@ -7,8 +7,8 @@ use solera_machine::{Address, Now};
 use solera_time::Monotonic;
 
 /// Time for which a sibling must keep asking before its updates count as lost. A sibling with a
-/// slow link asks only once, in a message that it sent before the updates reached it on another
-/// way. Links close silent connections sooner.
+/// slow link asks only once, in a message that it sent before the updates reached it by another
+/// route. Links close silent connections sooner.
 const ASKS_FOR: Duration = Duration::from_secs(6);
 /// Time after which a sibling that has not asked again has received the updates. Workers ask for
 /// gaps every 250 ms.

@@ -79,7 +79,7 @@ pub struct LogRange {
     pub partition: PartitionId,
     /// Origin of the updates.
     pub origin: Origin,
-    /// Exclusive begin of the range. The receiver must have everything up to here.
+    /// Exclusive start of the range. The receiver must have everything up to here.
     pub prev: Timestamp,
     /// Inclusive end of the range.
     pub known: Timestamp,
@@ -447,7 +447,7 @@ pub struct Subtree {
     pub ceiling: Vector,
     /// Greatest strong timestamp up to which one of its partitions has all strong transactions.
     pub strong_clock: Timestamp,
-    /// All strong transactions up to here are folded in all its partitions.
+    /// Time up to which all strong transactions are folded in all its partitions.
     pub strong_folded: Timestamp,
     /// Whether `ceiling` covers the strong transactions of the site's former generations that other
     /// sites may still commit.
@@ -479,7 +479,7 @@ pub struct Converged {
     pub site: SiteId,
     /// Generation of the site.
     pub generation: u32,
-    /// Whether the generation before this one, or this one, is removed.
+    /// Whether this generation, or the one before it, is removed.
     pub gone: bool,
     /// Time up to which every partition has the history.
     pub least: Timestamp,

@@ -10,7 +10,7 @@ use crate::message::Update;
 use crate::pending::{Pending, Waiting};
 use crate::record::SavedKey;
 
-/// Number of pending updates from which a key keeps a second state; see [`Shown`].
+/// Least number of pending updates with which a key keeps a second state; see [`Shown`].
 const SHOWN_FROM: usize = 4;
 
 /// Versions of one key. A version is the fold of all effects whose commit vector a snapshot covers
@@ -237,7 +237,7 @@ mod tests {
     const HERE: SiteId = SiteId(0);
     const OTHER: SiteId = SiteId(1);
 
-    /// Increments of the other site, at the times 1 to 8.
+    /// Returns increments of the other site, at the times 1 to 8.
     fn increments(eventual: bool) -> Vec<Arc<Update>> {
         let of = |ts: u64| {
             let (_, effect) = execute(&Op::IncrBy(1), &View::new(&State::default())).unwrap();
@@ -252,8 +252,8 @@ mod tests {
         log.read(snap_vec, None, HERE, |view| execute(&Op::IncrBy(0), view).unwrap().0).0
     }
 
-    /// An eventual read shows updates that are discarded later, because they are lost with their
-    /// site. Causal reads must not show them even then.
+    /// An eventual read may show updates that are later discarded because they are lost with their
+    /// site. Causal reads after it must not show them.
     #[test]
     fn an_eventual_read_leaves_nothing_for_causal_ones() {
         let updates = increments(false);
@@ -271,7 +271,8 @@ mod tests {
         assert_eq!(count(&log, &arrived), Outcome::Int(5));
     }
 
-    /// In an eventual space, the cost of reads does not grow with what is pending either.
+    /// In an eventual space, too, the cost of reads does not grow with the number of pending
+    /// updates.
     #[test]
     fn reads_of_eventual_spaces_are_prepared() {
         let mut log = OpLog::default();

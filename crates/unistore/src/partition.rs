@@ -468,7 +468,7 @@ impl Partition {
         named.map(|update| update.snap_vec[site]).max().unwrap_or(Timestamp::ZERO)
     }
 
-    /// Clears what is known of a site that begins a new generation.
+    /// Clears the state of a site that begins a new generation.
     pub(crate) fn begin_generation(&mut self, site: SiteId) {
         let nothing = Vector::zero(self.sites());
         self.global_matrix[site.index()] = nothing;

@@ -31,8 +31,8 @@ impl Waiting {
 }
 
 /// Updates of each origin by local timestamp, which is nearly always the order of arrival. A
-/// snapshot's entry for an origin bounds the updates to look at, so that a burst on one key costs
-/// each of its updates once.
+/// snapshot's entry for an origin bounds the updates to visit. Later updates of a burst on one key
+/// are not visited again for each snapshot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     /// Indexed by [`Origin::index`](solera_time::Origin::index); empty while no update is pending.
@@ -49,7 +49,7 @@ impl Pending {
         self.len == 0
     }
 
-    /// Returns whether the key belongs to an eventual space. All its updates then do.
+    /// Returns whether the key belongs to an eventual space. In that case all its updates do.
     pub(crate) fn is_eventual(&self) -> bool {
         self.queues.iter().find_map(VecDeque::front).is_some_and(|first| first.update.eventual)
     }

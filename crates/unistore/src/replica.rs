@@ -49,8 +49,8 @@ use crate::worker::{ACTIVE_FOR, ReplyTo, Worker};
 
 /// The UniStore machine of one worker of a site.
 ///
-/// Beside the interface of [`Machine`] it has [`Replica::execute`], a direct call for the hot path
-/// of single operations. Both use the same code.
+/// Besides the interface of [`Machine`], it has [`Replica::execute`], a direct call for the hot
+/// path of single operations. Both use the same code.
 #[derive(Debug)]
 pub struct Replica {
     pub(crate) worker: Worker,
@@ -527,8 +527,8 @@ impl Machine for Replica {
                 self.on_message(now, from, message);
             }
             Input::Client { request, command } => self.on_command(now, request, command),
-            // The replica answers every command once, and soon: at the latest by the timeout of the
-            // command's transaction. It executes all others nevertheless.
+            // Only these requests can be cancelled. All other commands are executed and answered
+            // nevertheless, at the latest when their transaction times out.
             Input::Cancel { request } => {
                 self.cancel_strong(request);
                 self.participant.cancel(request);

@@ -12,7 +12,7 @@ use solera_unistore::{
     Command, Config, Input, Kind, LogRange, Message, Output, Record, Recovery, Replica, Response,
 };
 
-/// Milliseconds from site to site, the paper's: Virginia, which leads, California, Frankfurt.
+/// One-way delays in milliseconds, from the paper: Virginia (the leader), California, Frankfurt.
 const ONE_WAY: [[u64; 3]; 3] = [[0, 30, 44], [30, 0, 73], [44, 73, 0]];
 /// Upper bound of the ticks of idle workers that a test waits for.
 const TICKS: u64 = 20;
@@ -236,7 +236,7 @@ fn an_early_delivery_survives_a_restart_once() {
             world.pass(200);
         }
         world.restart(at(2, 0));
-        // The worker must not need others for it.
+        // The worker must answer without help from others.
         world.deaf.push(at(2, 0));
         assert_eq!(world.read(at(2, 0), past), Some("1".into()));
         world.pass(200);

@@ -15,7 +15,8 @@ use solera_unistore::{
 
 const PARTITIONS: u16 = 4;
 const HOUR: Duration = Duration::from_secs(3600);
-/// Largest distance of a deadline that counts: those are set by an event that has happened.
+/// Largest distance of a deadline that counts. Such deadlines were set by an event; later ones are
+/// those of periodic timers.
 const SOON_US: u64 = 100_000;
 
 /// Three sites whose periodic ticks are an hour apart. Messages arrive at once.
@@ -115,8 +116,8 @@ impl Stage {
         request
     }
 
-    /// Lets an operation be executed, and nothing else. If another worker owns the key, its
-    /// messages are delivered in both directions.
+    /// Executes an operation, and nothing else. If another worker owns the key, its messages are
+    /// delivered in both directions.
     fn execute(&mut self, address: Address, past: Vector, key: &str, op: Op) -> (Outcome, Vector) {
         let (key, level) = (Key::from(key), Level::Causal);
         let request = self.ask(address, Command::Execute { past, level, key, op });
@@ -149,7 +150,7 @@ fn each(check: impl Fn(u8, bool)) {
 }
 
 /// Returns the rules to disable, and whether the test succeeds without them. With several workers,
-/// it needs the question.
+/// it needs the request for progress.
 fn without(workers: u8) -> Vec<(Option<Rule>, bool)> {
     vec![(None, true), (Some(Rule::AskForProgress), workers == 1)]
 }
@@ -320,7 +321,7 @@ fn an_idle_cluster_goes_quiet_and_a_write_is_sent_at_once() {
     replica.execute_at_once(now(5000), &mut pasts, Level::Causal, b"k", &op).unwrap().unwrap();
     let deadline = replica.next_deadline().unwrap();
     assert_eq!(deadline.since(now(5000).monotonic), Duration::from_millis(1));
-    // Its siblings do not answer, so it continues for a while.
+    // Its siblings do not answer, so it keeps ticking for a while.
     assert!(ticks(&mut replica, 6000) > 100);
 }
 

@@ -98,7 +98,7 @@ fn samples(decode: impl Fn(&[u8]) -> Option<Sample>) -> (String, u8, usize) {
         all += names.len();
         for name in names {
             let mut of_name: Vec<&Sample> = drawn.iter().filter(|it| it.name == name).collect();
-            // Longer samples cover more, up to a length that people can read.
+            // Prefers samples near 80 bytes: longer ones cover more, but are harder to read.
             of_name.sort_by_key(|sample| sample.bytes.len().abs_diff(80));
             for Sample { bytes, name, words } in of_name.into_iter().take(KEPT) {
                 let hex = HEXLOWER.encode(bytes);
@@ -120,7 +120,7 @@ fn judge(name: &str, variants: (u8, usize), decode: impl Fn(&[u8]) -> Option<Sam
     let differ = kept.lines().zip(found.lines()).find(|(kept, found)| kept != found);
     assert!(
         kept == found,
-        "the encoding of {name} is another: raise its version\n{differ:#?}\n{} and {} lines",
+        "the encoding of {name} has changed: raise its version\n{differ:#?}\n{} and {} lines",
         kept.lines().count(),
         found.lines().count()
     );

@@ -78,7 +78,7 @@ impl Stage {
         self.collect();
         let Config { generation, founders, .. } = self.hosts[&address].config;
         let mut config = Stage::config(address, workers, generation);
-        // The same as when its journal was begun.
+        // The number of founders is the same as when its journal was created.
         config.founders = founders;
         let host = self.hosts.get_mut(&address).unwrap();
         let mut recovery = Recovery::new(config.clone(), 1);
@@ -198,7 +198,7 @@ impl Stage {
         }
     }
 
-    /// Lets every site write, and replicates the writes.
+    /// Executes a write at every site, and replicates the writes.
     fn write(&mut self, sites: u8) {
         for site in 0..sites {
             for key in 0..6 {
@@ -295,7 +295,7 @@ fn a_site_that_nobody_listed_joins_while_the_others_write() {
         stage.restart_all(&[2, 1, 1]);
         stage.write(3);
         stage.check(3);
-        // A second time.
+        // The list of sites grows a second time.
         stage.grow(&[2, 1, 1]);
     }
 }

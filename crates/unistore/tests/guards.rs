@@ -30,7 +30,7 @@ struct Site {
     records: BTreeMap<Address, Vec<Vec<u8>>>,
     messages: VecDeque<(Address, Address, Message)>,
     asks: VecDeque<(Address, AskId, Errand)>,
-    /// Whether guards have all that they need before a transaction prepares.
+    /// Whether guards answer requests for reservations at once.
     ready: bool,
     replies: Vec<(RequestId, Response)>,
     now_ms: u64,
@@ -383,7 +383,7 @@ fn an_operation_that_fails_asks_no_guard() {
 fn a_single_that_was_cancelled_is_never_answered() {
     let mut site = Site::new();
     let there = key_of(SECOND, "b");
-    // Cancelled while it commits; the commit goes on.
+    // This single is cancelled while it commits. The commit continues.
     let commits = site.single(FIRST, &there, guard(&there, BANK));
     site.deliver();
     site.give(FIRST, Input::Cancel { request: commits });
@@ -391,7 +391,7 @@ fn a_single_that_was_cancelled_is_never_answered() {
     site.promise(at, ask);
     site.deliver();
     assert_eq!(site.next_end(), (BANK, id, true));
-    // Cancelled while it is executed.
+    // This single is cancelled while its operation is executed.
     let executes = site.single(FIRST, &there, guard(&there, BANK));
     site.give(FIRST, Input::Cancel { request: executes });
     site.deliver();
@@ -527,7 +527,8 @@ fn a_restarted_participant_sends_outcomes_until_guards_acknowledge_them() {
         let mut site = Site::new();
         let (_, id, commit) = promised(&mut site);
         site.give(SECOND, Input::Message { from: FIRST, generation: 0, message: commit });
-        // The guard has got the outcome, and the process dies before the guard has recorded it.
+        // The guard has received the outcome, and the process dies before the guard has recorded
+        // it.
         assert_eq!(site.asks.len(), 1);
         for _ in 0..2 {
             match from_checkpoint {
@@ -603,7 +604,7 @@ fn the_record_comes_before_the_question() {
     assert_eq!(order, ["record", "question"]);
 }
 
-/// While a guard gets what it needs, other transactions commit, and reads see them.
+/// While a guard acquires what it needs, other transactions commit, and reads see them.
 #[test]
 fn nothing_waits_for_a_transaction_whose_guards_are_not_ready() {
     let mut site = Site::new();

@@ -26,7 +26,7 @@ fn run(replica: &mut Replica, ms: u64, key: &str, op: Op) {
     executed.unwrap().unwrap();
 }
 
-/// Lets everything be folded that can be.
+/// Executes a tick at this time, which folds all updates that can be folded.
 fn rest(replica: &mut Replica, ms: u64) {
     replica.on_deadline(now(ms));
     while replica.poll_output().is_some() {}
@@ -50,6 +50,6 @@ fn the_largest_size_since_the_last_query_is_reported() {
     assert_eq!(replica.status().keys(), 0);
     assert_eq!(now, 0);
     assert!(most >= 110_000, "{most}");
-    // The size has been reported, and restarts from now.
+    // The query has reset the largest size.
     assert_eq!(replica.take_held(), Held::default());
 }

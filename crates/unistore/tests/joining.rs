@@ -26,7 +26,7 @@ struct Stage {
     /// Time that a link takes for one piece of a partition, and the pieces in transit by arrival.
     piece_ms: u64,
     pieces: VecDeque<(u64, (SiteId, u32, SiteId, Message))>,
-    /// Number of pieces of which one is lost; 0 for no losses.
+    /// One of so many pieces is lost; 0 for no losses.
     loses: usize,
     /// Pieces that were sent.
     sent: Vec<Filling>,
@@ -193,7 +193,7 @@ fn a_write_that_the_donor_has_just_made_counts_once() {
     let mut sum = 0;
     while !stage.replica(B).status().view().serving {
         stage.tick();
-        // After the donor has reported its own history, and before it gets the request.
+        // This write follows the donor's report of its own history and precedes the request.
         stage.execute(A, "n", &Op::IncrBy(1));
         sum += 1;
         stage.deliver();
@@ -250,7 +250,7 @@ fn a_sibling_that_asks_for_updates_forgotten_everywhere_lacks_them() {
     for _ in 0..10 {
         assert_eq!(ask(known, 1.0), BTreeSet::new());
     }
-    // A message that was long in transit, now and then, has no effect.
+    // An occasional message that was in transit for a long time has no effect.
     for _ in 0..10 {
         assert_eq!(ask(Timestamp::ZERO, 2.0), BTreeSet::new());
     }
@@ -395,7 +395,7 @@ fn a_transfer_restarts_after_its_donor_has_timed_out() {
     assert_eq!(stage.execute(B, "key 59", &Op::Get), stage.execute(A, "key 59", &Op::Get));
 }
 
-/// C has received some of its partition from one of three others when its links are cut for an
+/// C has received a part of its partition from one of three others when its links are cut for an
 /// hour.
 fn cut_while_it_joins() -> Stage {
     let mut stage = Stage::new(4);
@@ -450,7 +450,7 @@ fn the_length_of_a_cut_is_forgotten_once_pieces_arrive() {
     assert!(seconds < 60, "{seconds} s");
 }
 
-/// A worker of a joining site, and one that has learned earlier that the whole site serves.
+/// One worker of a joining site learns before the other that the whole site serves.
 #[test]
 fn a_worker_that_does_not_serve_yet_answers_no_other_worker() {
     let topology = Arc::new(Topology { partitions: 2, workers: vec![1, 2] });
@@ -483,7 +483,7 @@ fn a_worker_that_does_not_serve_yet_answers_no_other_worker() {
     assert_eq!(replies(&mut replica), 1);
 }
 
-/// A worker that folded it could not read at its open snapshots any more.
+/// A worker that folded up to this floor could no longer read at its open snapshots.
 #[test]
 fn a_floor_of_the_root_above_a_live_snapshot_is_ignored() {
     let topology = Arc::new(Topology { partitions: 2, workers: vec![2, 1, 1] });

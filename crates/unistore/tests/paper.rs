@@ -193,7 +193,7 @@ fn bulk(value: &str) -> Outcome {
     Outcome::Bulk(Value::from(value))
 }
 
-/// Returns a key whose partition this worker owns, where a site has two.
+/// Returns a key whose partition this worker owns at a site with two workers.
 fn key_of(worker: u16) -> String {
     let mut keys = (0..).map(|i| format!("key{i}"));
     keys.find(|key| PartitionId::of(key.as_bytes(), PARTITIONS).0 % 2 == worker).unwrap()
@@ -418,7 +418,7 @@ fn a_transaction_too_large_for_a_record_is_rejected_before_anything_is_recorded(
             assert_eq!(write(key), Response::Operated(Ok(Outcome::Ok)));
         }
         assert_eq!(write(last), Response::Failed(CommandError::TooLarge));
-        // The transaction does not go on without the operation.
+        // The transaction was aborted, because it would lack the operation.
         assert_eq!(write("small"), Response::Failed(CommandError::NoSuchTransaction));
         for key in keys {
             let request = stage.execute(at(0, 0), nobody, key, Op::Get);
@@ -524,8 +524,8 @@ fn a_cancelled_strong_read_ends_in_each_of_its_stages() {
     }
 }
 
-/// The reads of a transaction that was dropped are certified as its commit would be: not if another
-/// transaction that its site has not seen has changed them.
+/// The reads of a transaction that was dropped are certified as its commit would be: this fails if
+/// a transaction that its site has not seen has changed the keys.
 #[test]
 fn alg_3_l_1_the_reads_of_a_dropped_transaction_are_certified() {
     let mut stage = Stage::new(&[1, 1, 1], None);
@@ -556,7 +556,7 @@ fn alg_3_l_1_the_reads_of_a_dropped_transaction_are_certified() {
             Response::Failed(CommandError::Aborted { .. }) => assert!(other, "nobody was there"),
             reply => panic!("{reply:?}"),
         }
-        // The outcome by its identifier is that it had no effect.
+        // A query by its identifier returns that it had no effect.
         let outcome = stage.ask(here, Command::Outcome { tid });
         stage.deliver(always);
         assert_eq!(stage.reply(outcome), &Response::Outcome(Some(false)));
@@ -759,7 +759,7 @@ fn an_open_transaction_keeps_its_snapshot_while_the_others_go_on() {
     stage.pass(100, always);
     let tx = stage.begin(at(0, 0), none);
     for i in 1..=40 {
-        // A remote increment comes in between now and then, and is visible once it is uniform.
+        // Sometimes a remote increment comes in between. It is visible once it is uniform.
         if i % 8 == 0 {
             stage.execute(at(1, 0), none, "n", Op::IncrBy(1000));
             stage.pass(100, always);
@@ -867,7 +867,7 @@ fn a_timeout_reports_that_nothing_of_a_site_has_arrived() {
     let mut stage = Stage::new(&[1, 1, 1], None);
     let without_2 = |from: Address, to: Address| from.site.0 != 2 && to.site.0 != 2;
     let wait_in_vain = |stage: &mut Stage| {
-        // A little later than the update that has just arrived.
+        // This time is a little later than the update that has just arrived.
         let seen = Timestamp::from_physical(Physical(stage.now().physical.0 + 100_000));
         let pasts = Pasts::causal(Vector::zero(3).with(SiteId(2), seen));
         let timeout = Some(Duration::from_millis(200));
@@ -963,14 +963,14 @@ fn unconfirmed(stage: &mut Stage) -> RequestId {
         stage.deliver(always);
     }
     let commit = stage.ask(at(0, 0), Command::Commit { tx, claim: None });
-    // PREPARE and PREPARE_ACK, and then COMMIT.
+    // Delivers PREPARE, PREPARE_ACK and COMMIT.
     stage.deliver(|from, _| from == at(0, 0));
     stage.deliver(|from, _| from == at(0, 1));
     stage.deliver(|from, _| from == at(0, 0));
     commit
 }
 
-/// `docs/decisions/0023-durability-past.md`
+/// See `docs/decisions/0023-durability-past.md`.
 #[test]
 fn a_commit_is_answered_when_its_eventual_writes_are_executed_and_its_durability_past_has_them() {
     for (without, waits) in [(None, true), (Some(Rule::EventualConfirmed), false)] {
@@ -1004,7 +1004,7 @@ fn a_commit_whose_eventual_writes_are_not_confirmed_is_answered_with_the_worker(
     assert_eq!(stage.replicas[&at(0, 0)].status().unconfirmed_decisions(), 0);
 }
 
-/// The session has written at another site, beside its causal past.
+/// The session has written to an eventual space at another site, which is not in its causal past.
 #[test]
 fn attach_awaits_the_causal_past_and_a_barrier_there_the_durability_past() {
     for (without, waits) in [(None, true), (Some(Rule::DurabilityPast), false)] {

@@ -155,7 +155,8 @@ impl Host {
 fn later_times_are_later_than_a_prepare_time_in_a_checkpoint() {
     let mut host = Host::new();
     host.tick(now(1, 1000));
-    // Prepared on a snapshot two seconds ahead; the checkpoint comes before the next promise.
+    // The transaction is prepared on a snapshot two seconds ahead. The checkpoint comes before the
+    // next promise.
     let ahead = Timestamp::from_physical(Physical(3_000_000));
     let snap_vec = Vector::zero(2).with(SiteId(0), ahead);
     let tx = TxId { coordinator: 1, sequence: 7 };
@@ -496,7 +497,7 @@ fn a_write_that_was_removed_during_a_checkpoint_does_not_return() {
     }
 }
 
-/// A sibling that has restarted has less than it had reported.
+/// A restarted sibling may have less history than it had reported.
 #[test]
 fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_reported() {
     let mut host = Host::of(config_of(&[1, 1]));
@@ -518,7 +519,7 @@ fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_reported() {
     assert_eq!((range.prev, range.updates.len()), (Timestamp::ZERO, 1));
 }
 
-/// Other sites draw conclusions from the times that a worker has reported of a leaving site.
+/// Other sites rely on the times that a worker has reported of a leaving site.
 #[test]
 fn the_known_time_of_a_leaving_site_survives_a_restart() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
@@ -575,10 +576,10 @@ fn the_gap_of_a_removed_site_ends_after_the_snapshots_of_strong_transactions() {
     assert!(gap.end >= at(500), "{gap:?}");
 }
 
-/// A worker has the histories of its siblings up to different times, and recovers the least of
-/// these for all, which the other sibling has never sent. The times that a third site reports of a
-/// sibling do not count, either. (`solera sim --seed 50 --links`: a worker was rejected for a time
-/// that it had allegedly forgotten.)
+/// A worker has the histories of its siblings up to different times. After a restart, `knownVec`
+/// has the least of these times for all partitions, although a sibling may never have sent it.
+/// Times that a third site reports of a sibling do not count as sent by the sibling. (`solera sim
+/// --seed 50 --links`: a worker was rejected for a time that it had allegedly forgotten.)
 #[test]
 fn times_of_a_sibling_are_kept_apart_from_the_known_vectors() {
     let topology = Topology { partitions: 2, workers: vec![1, 2, 1] };
@@ -638,7 +639,7 @@ fn times_of_a_former_generation_do_not_count_for_the_next() {
     assert_eq!(heard(&host), at(700), "also after a restart");
 }
 
-/// A record whose checksum is right and whose content no worker writes.
+/// The records have a valid checksum, but contents that no worker writes.
 #[test]
 fn invalid_records_are_rejected_with_a_reason() {
     let replay = |bytes: &[u8]| {
@@ -660,7 +661,7 @@ fn invalid_records_are_rejected_with_a_reason() {
 
     let mut members = encode(Record::Members(Members::new(1)));
     assert_eq!(replay(&members), Ok(()));
-    // The number of the site's changes, before its empty list of gaps: it has left.
+    // This is the number of the site's changes, before its empty list of gaps: the site has left.
     let stage = members.len() - 2;
     assert_eq!(members[stage], 0);
     members[stage] = 2;

@@ -2,7 +2,7 @@
 //!
 //! Each part contains the effects of all records before it. The keys of a partition are listed when
 //! the checkpoint reaches the partition. Keys that are added later are in the records since the
-//! begin of the checkpoint.
+//! start of the checkpoint.
 
 use std::sync::Arc;
 

@@ -609,7 +609,7 @@ impl Replica {
         Pasts::causal(past)
     }
 
-    /// Drops an open transaction. A transaction that is being committed goes on.
+    /// Drops an open transaction. A transaction that is being committed is not affected.
     pub(crate) fn abort(&mut self, tx: TxId) {
         if self.open_transaction(tx).is_some() {
             self.drop_transaction(tx);

@@ -35,7 +35,7 @@ const MOST_AHEAD: Duration = Duration::from_secs(1);
 /// Vectors that one worker waits for, and its requests to others.
 #[derive(Debug)]
 pub(crate) struct Demand {
-    /// Requests here or elsewhere wait until `uniformVec` covers this.
+    /// Vector that `uniformVec` must cover for requests that wait here or elsewhere.
     wanted: Vector,
     /// Vector up to which this worker has asked the other workers of the site, or they have asked
     /// it.
@@ -52,7 +52,7 @@ pub(crate) struct Demand {
     pub(crate) reported: Vector,
     /// Whether a tick is due at once.
     at_once: bool,
-    /// Number of immediate ticks left in this interval, and the begin of the interval.
+    /// Number of immediate ticks left in this interval, and the start of the interval.
     left: u8,
     since: Monotonic,
     /// Number of updates stored since the last tick.
@@ -143,7 +143,7 @@ impl Demand {
         (self.at_once, self.stored) = (false, 0);
     }
 
-    /// Clears what is wanted after a long time without activity. The missing transactions arrive
+    /// Clears the wanted vector after a long time without activity. The missing transactions arrive
     /// when their site is reachable again.
     pub(crate) fn give_up(&mut self) {
         let zero = Vector::zero(self.wanted.entries().len());

@@ -83,7 +83,7 @@ struct Attempt {
 struct Pace {
     /// Number of bytes that may be in transit.
     window: usize,
-    /// Begin of the current round, and the bytes that have arrived in it. A round ends when as many
+    /// Start of the current round, and the bytes that have arrived in it. A round ends when as many
     /// bytes as the window have arrived.
     began: Option<Monotonic>,
     bytes: usize,
@@ -392,7 +392,7 @@ impl Replica {
         }
     }
 
-    /// Empties partitions that were filled in part before a restart, to fill them anew.
+    /// Empties partitions that were partly filled before a restart, to fill them anew.
     pub(crate) fn drop_unfinished(&mut self) {
         self.joining = Joining::new(self.joining.base_vec);
         for partition in self.worker.partitions.iter_mut().filter(|partition| !partition.filled) {

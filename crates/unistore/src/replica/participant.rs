@@ -169,7 +169,7 @@ impl Replica {
         op: Op,
     ) {
         if op.is_update() && self.worker.config.is_guarded(&key) {
-            // A worker of the same configuration executes it as a guarded transaction.
+            // A sender with the same configuration would have sent a guarded transaction.
             let error = CommandError::OnlyIncrements { key };
             return self.worker.answer(to, Response::Failed(error));
         }

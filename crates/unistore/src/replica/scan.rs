@@ -2,8 +2,8 @@
 //!
 //! The snapshot must be that of an open transaction. While the transaction is open, no key that
 //! exists in its snapshot is forgotten. This includes keys that were removed since, because a
-//! removal is folded only when every open snapshot contains it. So a scan of the keys that are
-//! held, at any time, finds every key of the snapshot.
+//! removal is folded only when every open snapshot contains it. A scan of the held keys, at any
+//! time, therefore finds every key of the snapshot.
 
 use solera_data::{Key, Op, Outcome, Type, View, execute};
 use solera_levels::Level;
@@ -40,7 +40,7 @@ impl Replica {
         self.participant.smallest_prepare().is_none_or(|ts| ts > snap_vec[self.worker.me])
     }
 
-    /// Returns the first `most` keys of an owned partition after another key, or from the begin.
+    /// Returns the first `most` keys of an owned partition after another key, or from the start.
     /// Includes keys that exist in no snapshot but are not forgotten yet. The order is the same at
     /// all times and at all workers. Visits all keys of the partition.
     pub fn keys_after(&self, partition: PartitionId, after: Option<&Key>, most: usize) -> Vec<Key> {
@@ -61,8 +61,8 @@ impl Replica {
     }
 
     /// Returns the value of an owned key in a snapshot for which [`Replica::covers`] is true: the
-    /// outcome of GET, SMEMBERS or HGETALL. In an eventual space, as for every read, the latest
-    /// state that has arrived counts.
+    /// outcome of GET, SMEMBERS or HGETALL. In an eventual space, it returns the latest state that
+    /// has arrived, as every read does.
     pub fn content(&self, snap_vec: &Vector, level: Level, key: &[u8]) -> Option<Outcome> {
         let partition =
             &self.worker.partitions[self.worker.index_of(self.worker.partition_of(key))?];

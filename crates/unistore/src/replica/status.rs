@@ -248,7 +248,7 @@ impl<'a> Status<'a> {
         self.replica.worker.partitions.iter().map(Partition::key_count).sum()
     }
 
-    /// Returns all keys that this worker holds, in no order.
+    /// Returns all keys that this worker holds, in no particular order.
     pub fn each_key(&self) -> impl Iterator<Item = &Key> {
         self.replica.worker.partitions.iter().flat_map(Partition::each_key)
     }
@@ -258,7 +258,7 @@ impl<'a> Status<'a> {
         self.replica.worker.partitions.iter().map(Partition::bytes).sum()
     }
 
-    /// Returns the number of versions of keys, and their size as counted from the keys. Visits all
+    /// Returns the number of versions of keys, and their size, recomputed from the keys. Visits all
     /// keys.
     pub fn versions_and_bytes(&self) -> (usize, usize) {
         self.replica.worker.partitions.iter().map(Partition::versions_and_bytes).fold(

@@ -53,7 +53,7 @@ const ASKING: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Strong {
     pub(crate) service: Service<Write>,
-    /// Whether this worker has never kept any state, in no generation of its site.
+    /// Whether this worker has never kept any state, in any generation of its site.
     pub(crate) first: bool,
     /// Transactions that wait for their decision.
     submitted: BTreeMap<TransactionId, Submitted>,
@@ -412,7 +412,7 @@ impl Replica {
     }
 
     /// COMMIT_STRONG (UniStore Alg. 3 l. 1–3).
-    #[expect(clippy::too_many_arguments, reason = "a transaction, and what its client says of it")]
+    #[expect(clippy::too_many_arguments, reason = "a transaction, and parameters of its client")]
     pub(crate) fn commit_strong(
         &mut self,
         now: Now,
@@ -721,8 +721,8 @@ impl Replica {
         message: solera_certification::Message<Write>,
     ) {
         use solera_certification::Body;
-        // These messages advance a transaction. Members send most others also when there are no
-        // transactions.
+        // These messages advance a transaction. Members send most other messages even when there
+        // are no transactions.
         let hurries = matches!(
             message.body,
             Body::Prepare { .. } | Body::Accept { .. } | Body::Decision { .. }

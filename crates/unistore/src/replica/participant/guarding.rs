@@ -1,8 +1,8 @@
 //! Guards of prepared transactions: questions before PREPARE_ACK, and reports of transactions'
 //! outcomes.
 //!
-//! The guards first get what they need for the transaction ([`GuardQuestion::Reserve`]). This may
-//! take as long as other sites are far away, so the transaction has no prepare time meanwhile, and
+//! The guards first acquire what they need for the transaction ([`GuardQuestion::Reserve`]). This
+//! may take round trips to other sites, so the transaction has no prepare time meanwhile, and
 //! nothing waits for it.
 //!
 //! The record that a transaction is prepared precedes the questions, and the guards' own records
@@ -27,7 +27,7 @@ use super::Waiting;
 /// Guards of transactions at this worker.
 #[derive(Debug, Default)]
 pub(crate) struct Guarding {
-    /// Transactions that are not prepared yet, because guards may still need something.
+    /// Transactions that are not prepared yet, because guards have not answered the reservation.
     reserving: BTreeMap<TxId, Reserving>,
     prepared: BTreeMap<TxId, Voting>,
     /// Transactions that have ended, until all their guards have acknowledged the outcome.
@@ -40,7 +40,7 @@ pub(crate) struct Guarding {
     pub(crate) unknown: u64,
 }
 
-/// A transaction that its guards prepare for.
+/// A transaction whose guards are asked for a reservation.
 #[derive(Debug)]
 struct Reserving {
     coordinator: Address,
@@ -69,8 +69,8 @@ struct Unacknowledged {
 }
 
 impl Guarding {
-    /// Returns the number of transactions that are prepared or wait for that, or have ended and
-    /// whose outcome some guard has not acknowledged.
+    /// Returns the number of transactions that wait for reservations, are prepared, or have ended
+    /// with an outcome that some guard has not acknowledged.
     pub(crate) fn open(&self) -> usize {
         self.reserving.len() + self.prepared.len() + self.ended.len()
     }
@@ -219,7 +219,7 @@ impl Replica {
         }
     }
 
-    /// Prepares a transaction that its guards are ready for, and asks them for promises.
+    /// Prepares a transaction whose guards are ready for it, and asks them for promises.
     fn prepare_guarded(&mut self, now: Now, coordinator: Address, prepare: PrepareGuarded) {
         let PrepareGuarded { tx, snap_vec, writes, eventual, guards } = prepare;
         let ts = self.worker.new_dot(now, &snap_vec).ts;
