@@ -3,11 +3,11 @@
 //!
 //! If no other transaction is undecided or waits for delivery when a leader proposes a time, the
 //! leader's ACCEPT contains the time of the last transaction. If the proposal becomes the strong
-//! timestamp, no transaction ever comes in between. What this leader proposes later is greater.
-//! What a successor proposes is greater, too, because a quorum stores the proposal until the group
+//! timestamp, no transaction ever comes in between. Later proposals of this leader are greater.
+//! Proposals of a successor are greater, too, because a quorum stores the proposal until the group
 //! has delivered it. This holds for every later leader, so that ballots do not matter here. No
-//! ceiling is needed: a ceiling shows that *nothing* happened up to some time, for which there is
-//! no entry. A leader finishes an entry only up to the time that it has reported as complete, so
+//! ceiling is needed: a ceiling shows that *nothing* happened up to some time, while a proposal has
+//! an entry. A leader finishes an entry only up to the time that it has reported as complete, so
 //! that its successors stay above the entry afterwards, too.
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use solera_time::Timestamp;
 use crate::ids::TransactionId;
 use crate::payload::GroupPayload;
 
-/// The priority of a transaction that was aborted before over transactions that were not.
+/// Priority of a transaction that was aborted before.
 ///
 /// All groups order claims in the same way, so that they give priority to the same transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -40,7 +40,7 @@ pub struct Timing {
     /// Time after which a coordinator repeats its requests. A leader waits as long before it asks
     /// again for the outcome of a transaction.
     pub retry: Duration,
-    /// How far ahead of its clock a leader has its members store a ceiling.
+    /// Time by which a ceiling that the members store is ahead of the leader's clock.
     pub reserve: Duration,
     /// Largest time by which times of other sites may be ahead. A message with a later time is
     /// dropped: a worker that followed such a time would advance the clocks of all others.

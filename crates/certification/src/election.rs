@@ -1,13 +1,13 @@
 //! Election of a group's leader: status messages, canvasses and ballots. It does not depend on the
 //! subject of the group's votes.
 //!
-//! A member that does not hear its leader first asks whether the other members do (canvass), so
-//! that a member that was cut off does not disturb a working group. Then it begins a term: a quorum
-//! leaves all lower terms and hands over its state.
+//! A member that does not hear from its leader first asks whether the other members do (canvass),
+//! so that a member that was cut off does not disturb a working group. Then it begins a term: a
+//! quorum leaves all lower terms and hands over its state.
 //!
-//! If only the link between a member and the leader is broken, the other members still hear the
-//! leader, and the member's site could commit nothing. A member that hears both of them therefore
-//! takes over after a while.
+//! If only the link between a member and the leader is broken, the other members still hear from
+//! the leader, and the member's site could commit nothing. A member that hears from both of them
+//! therefore takes over after a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,8 @@ use solera_time::{Monotonic, SiteId};
 use crate::config::Configuration;
 use crate::ids::Ballot;
 
-/// Minimum time between two takeovers by a member on behalf of others that do not hear the leader.
+/// Minimum time between two takeovers by a member on behalf of others that do not hear from the
+/// leader.
 const TAKING_OVER: Duration = Duration::from_secs(15);
 
 /// The members that elect a leader, as one of them knows them while it handles one input.
@@ -47,20 +48,20 @@ impl Electorate<'_> {
 pub(crate) struct Election {
     /// The lowest term in which the member takes part. It never decreases.
     ballot: Ballot,
-    /// Time when the member last heard the leader of `ballot`, or began to wait for it.
+    /// Time when the member last heard from the leader of `ballot`, or began to wait for it.
     heard: Monotonic,
     /// Last term that the member saw begin since it started; `None` before.
     begun: Option<Ballot>,
     unheard: Unheard,
 }
 
-/// The members that have asked for another leader while this one hears it.
+/// The members that have asked for another leader while this one hears from it.
 #[derive(Debug, Default)]
 struct Unheard {
     /// Time when each first asked, and when it last did.
     by: BTreeMap<SiteId, (Monotonic, Monotonic)>,
     /// Time when this member last took over for one of them. A takeover does not help a site that
-    /// hears no other site.
+    /// hears from no other site.
     took_over: Option<Monotonic>,
 }
 
@@ -82,10 +83,10 @@ pub(crate) enum Canvassed {
     Stale,
     /// Supports the candidate.
     Supports,
-    /// Begins a term itself, because the candidate does not hear the leader and this member hears
-    /// both.
+    /// Begins a term itself, because the candidate does not hear from the leader and this member
+    /// hears from both.
     TakesOver,
-    /// Ignores it, because the member hears its leader.
+    /// Ignores it, because the member hears from its leader.
     Content,
 }
 
@@ -154,7 +155,7 @@ impl Election {
         ((mine + members - after % members) % members) as u32
     }
 
-    /// Handles a candidate's canvass: whether this member hears its leader.
+    /// Handles a candidate's canvass: whether this member hears from its leader.
     pub(crate) fn on_canvass(
         &mut self,
         electorate: &Electorate<'_>,
@@ -176,8 +177,8 @@ impl Election {
         }
     }
 
-    /// Returns whether this follower hears both the leader and a member that has not heard the
-    /// leader for long.
+    /// Returns whether this follower hears from both the leader and a member that has not heard
+    /// from the leader for long.
     fn stands_between(&mut self, electorate: &Electorate<'_>, unhearing: SiteId) -> bool {
         let between = self.ballot.leader != unhearing
             && [unhearing, electorate.me].iter().all(|site| electorate.includes(*site));
@@ -221,7 +222,7 @@ pub(crate) struct Candidacy<S> {
 
 #[derive(Debug)]
 enum Stage<S> {
-    /// The candidate asks whether other members hear their leader. These do not.
+    /// The candidate asks whether other members hear from their leader. These do not.
     Canvassing(BTreeSet<SiteId>),
     /// The candidate has begun a term. These members take part and have handed over their state.
     Gathering(BTreeMap<SiteId, S>),
@@ -248,7 +249,7 @@ pub(crate) enum Next {
 }
 
 impl<S> Candidacy<S> {
-    /// Creates a candidacy that first asks whether others hear their leader.
+    /// Creates a candidacy that first asks whether others hear from their leader.
     pub(crate) fn canvassing(ballot: Ballot, now: Monotonic) -> Self {
         Candidacy { ballot, since: now, asked: now, stage: Stage::Canvassing(BTreeSet::new()) }
     }

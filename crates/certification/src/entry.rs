@@ -84,7 +84,7 @@ pub struct State<W> {
     pub oldest: BTreeMap<Address, Serial>,
     /// Upper bound of the times up to which any leader has reported the history as complete.
     pub ceiling: Timestamp,
-    /// This member stores everything up to this time (Property 6).
+    /// Time up to which this member stores everything (Property 6).
     pub delivered: Timestamp,
 }
 

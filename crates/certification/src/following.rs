@@ -42,8 +42,8 @@ impl Follower {
         let former = kept.state.entries.get(&tid);
         if former.is_some_and(|former| (&former.vote, former.ts) != (&entry.vote, entry.ts)) {
             if entry.vote == Vote::Forgotten {
-                // The leader has finished with the transaction. It then received another request,
-                // before this member learned of that. As long as the two have different votes, no
+                // The leader had finished with the transaction, and received another request before
+                // this member learned that it is over. As long as the two have different votes, no
                 // process finds out that the transaction is over.
                 step.reach(rare::GIVES_UP_FORMER_VOTE);
                 kept.forget(step, &[tid]);

@@ -209,7 +209,7 @@ impl<W: Clone> Kept<W> {
             kept.extend(entry.filter(|entry| entry.acknowledged).map(|_| *tid));
         }
         if !kept.is_empty() {
-            // The record includes the serials which show that the transactions are over.
+            // The record includes the serials that show that the transactions are over.
             let coordinators: BTreeSet<Address> = kept.iter().map(|tid| tid.coordinator).collect();
             let oldest = coordinators
                 .iter()

@@ -168,8 +168,9 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Returns whether the leader has lacked what members had stored for too long. The members that
-    /// have it may have failed, so the leader must ask the others for the parts that they stored.
+    /// Returns whether the leader has waited too long for transactions that members had stored. The
+    /// members that have it may have failed, so the leader must ask the others for the parts that
+    /// they stored.
     fn waits_in_vain(&self, delivered: Timestamp, now: Monotonic, patience: Duration) -> bool {
         delivered < self.base && now.since(self.since) >= patience
     }
@@ -372,7 +373,7 @@ impl<W: Clone> Leader<W> {
     /// it remembers.
     pub(crate) fn send_status(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         let clock = step.clock();
-        // Not with each status message, because all members record the ceiling.
+        // A status message rarely has a new ceiling, because all members record it.
         let reserve = step.config.timing.reserve;
         if kept.state.ceiling < clock.later(reserve - reserve / 4) {
             kept.keep_ceiling(step, clock.later(reserve));

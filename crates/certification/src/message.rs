@@ -136,11 +136,11 @@ pub enum Body<W> {
         ballot: Ballot,
         /// The ceiling.
         ceiling: Timestamp,
-        /// This member stores everything up to this time.
+        /// Time up to which this member stores everything.
         delivered: Timestamp,
     },
-    /// A member that does not hear its leader asks whether the other members do, before it begins a
-    /// term and disturbs them.
+    /// A member that does not hear from its leader asks whether the other members do, before it
+    /// begins a term and disturbs them.
     Canvass {
         /// The term that it would begin.
         ballot: Ballot,
@@ -260,7 +260,7 @@ pub enum Record<W> {
 }
 
 impl<W> Body<W> {
-    /// The variant's name.
+    /// Returns the variant's name.
     pub fn name(&self) -> &'static str {
         match self {
             Body::Prepare { .. } => "Certification Prepare",

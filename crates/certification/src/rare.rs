@@ -16,8 +16,8 @@ solera_machine::rare_paths! {
     TERM_WITHOUT_LOST_UPDATES = "a leader whose vote waits in vain begins a term";
     /// A term begins without votes that no member acknowledged.
     DROPS_UNACKNOWLEDGED = "a term begins without unacknowledged votes";
-    /// A member takes over because it hears both the leader and a member that does not hear the
-    /// leader.
+    /// A member takes over because it hears from both the leader and a member that does not hear
+    /// from the leader.
     STANDS_BETWEEN = "a member takes over for one that does not hear the leader";
     /// A new leader fetches transactions that other members had stored and it had not.
     CATCHES_UP = "a leader catches up before it votes";

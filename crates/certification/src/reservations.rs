@@ -20,9 +20,9 @@ use crate::payload::{GroupPayload, Kind};
 const MOST: usize = 256;
 /// Greatest number of reserved keys of each.
 const MOST_KEYS: usize = 64;
-/// Number of consecutive attempts that may keep a reservation although they lack what the previous
-/// one lacked. Some sites make a change visible only after the next attempt has started. With 0,
-/// the retries of their clients would lose the reservation each time.
+/// Number of consecutive attempts that may keep a reservation although their snapshots do not cover
+/// what the previous attempt lacked. Some sites make a change visible only after the next attempt
+/// has started. With 0, the retries of their clients would lose the reservation each time.
 const MOST_IN_VAIN: u8 = 1;
 
 /// The reservations of a group.
@@ -36,7 +36,7 @@ pub(crate) struct Reservations {
 #[derive(Debug)]
 struct Held {
     keys: Vec<Key>,
-    /// What the snapshot of the next attempt must cover, if this one was aborted.
+    /// Vector that the snapshot of the next attempt must cover, if this one was aborted.
     lacks: Option<Vector>,
     /// Number of consecutive attempts whose snapshot did not cover what the previous one lacked.
     in_vain: u8,
@@ -63,7 +63,7 @@ impl Reservations {
     /// Reserves the keys of a transaction with a claim for another attempt, and notes what this
     /// attempt `lacks`, if anything. Returns whether the keys are reserved. They are not if too
     /// many attempts in a row lack what the previous one lacked, so that other transactions can
-    /// proceed. The count then begins anew.
+    /// proceed. The count then restarts.
     pub(crate) fn keep<W>(
         &mut self,
         claim: Claim,

@@ -44,7 +44,7 @@ pub struct Service<W> {
     begun: bool,
     /// Time when this part began, by the monotonic clock, and the timestamp at that time. Later
     /// times are derived from the pair, so that neither times of other sites nor a wall clock that
-    /// is set back have an influence.
+    /// is set back affect them.
     unaided: (Monotonic, Timestamp),
 }
 

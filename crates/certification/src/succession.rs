@@ -1,5 +1,4 @@
-//! From one leader of a group to the next: a member's part in elections, and the initial state of a
-//! term.
+//! Changes of a group's leader: a member's part in elections, and the initial state of a term.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +48,7 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Asks whether the other members hear their leader.
+    /// Asks whether the other members hear from their leader.
     fn canvass(&mut self, step: &mut Step<'_, W>) {
         let ballot = self.kept.election.next_ballot(&step.electorate());
         self.stand(step, Candidacy::canvassing(ballot, step.now.monotonic));

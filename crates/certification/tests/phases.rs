@@ -22,7 +22,7 @@ struct Sites {
     groups: u16,
     broken: Option<Rule>,
     services: Vec<Option<Service<Write>>>,
-    /// Messages under way, by their arrival.
+    /// Messages in transit, by their arrival.
     letters: BTreeMap<(u64, u64), (Address, Address, Message<Write>)>,
     sequence: u64,
     now: u64,
@@ -30,9 +30,10 @@ struct Sites {
     decided: Vec<(u64, SiteId, TransactionId, Outcome)>,
     /// Claims of the decided transactions.
     claims: BTreeMap<TransactionId, Claim>,
-    /// What the leader has reported as complete, and when.
+    /// Times up to which the leader has reported the history as complete, with the time of each
+    /// report.
     shown: Vec<(u64, Timestamp)>,
-    /// What each site has reported as complete while it led.
+    /// Time up to which each site has reported the history as complete while it led.
     complete: [Timestamp; 3],
     /// Sites that have answered that a transaction is over, or that their group has delivered it.
     answers: Vec<SiteId>,
@@ -266,7 +267,7 @@ fn a_decision_takes_one_round_trip() {
             sites.run_for(200);
             let (when, _, _, outcome) = sites.decided[0].clone();
             assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
-            // Two turns of the loop, of a millisecond each.
+            // The test's loop adds up to two turns of a millisecond each.
             assert!(when - began <= round_trip + 2, "site {site} waited {} ms", when - began);
             let groups: Vec<_> = sites.delivered_at(0).map(|delivered| delivered.1).collect();
             assert_eq!(groups.len(), keys.len(), "delivered at {groups:?}");
@@ -294,7 +295,8 @@ fn a_follower_delivers_what_its_site_submitted_without_waiting_for_the_leader() 
     assert_eq!(sites.delivered_at(1).count(), 0, "it was not submitted there");
 }
 
-/// Of several groups, only the one with the greatest proposal knows that nothing comes before.
+/// Of several groups, only the one with the greatest proposal knows that no other transaction comes
+/// before.
 #[test]
 fn a_follower_waits_for_its_leader_where_a_later_time_counts() {
     let mut sites = Sites::new(2);
@@ -307,7 +309,7 @@ fn a_follower_waits_for_its_leader_where_a_later_time_counts() {
     assert_eq!((sites.delivered_at(0).count(), sites.delivered_at(1).count()), (2, 1));
 }
 
-/// Another site's transaction is undecided when the leader votes: it may come before.
+/// Another site's transaction is undecided when the leader votes, and may come before.
 #[test]
 fn a_follower_waits_for_its_leader_while_something_may_come_before() {
     for (broken, ahead) in [(None, 0), (Some(Rule::NothingBetween), 1)] {
@@ -348,7 +350,7 @@ fn a_follower_delivers_ahead_when_it_has_what_came_before() {
 fn a_leader_delivers_what_members_had_before_it() {
     let mut sites = Sites::new(1);
     let is_status = |body: &Body<Write>| matches!(body, Body::Status { .. });
-    // Status messages with low ceilings that are under way for long, and no later ones.
+    // Delays status messages with low ceilings, and loses all later ones.
     while !sites.letters.values().any(|(_, to, message)| *to == at(2) && is_status(&message.body)) {
         sites.run_for(1);
     }
@@ -389,7 +391,7 @@ fn the_later_of_two_that_conflict_aborts_unless_it_has_seen_the_earlier() {
 
 #[test]
 fn other_processes_decide_transactions_of_a_failed_coordinator() {
-    // It fails when all have its request; no process receives its answer then.
+    // The coordinator fails when all groups have its request. No process then receives the answers.
     let mut sites = Sites::new(2);
     let tid = sites.certify(2, &[(0, "a"), (1, "b")], Timestamp::ZERO);
     sites.run_for(60);
@@ -399,7 +401,7 @@ fn other_processes_decide_transactions_of_a_failed_coordinator() {
     assert_eq!(of.len(), 2, "{of:?}");
     assert_eq!(of[0].3, of[1].3, "one strong timestamp");
 
-    // It fails when only one of two groups has its request.
+    // The coordinator fails when only one of two groups has its request.
     let mut sites = Sites::new(2);
     let now = sites.now;
     let tid = sites.certify(2, &[(0, "a"), (1, "b")], Timestamp::ZERO);
@@ -457,7 +459,7 @@ fn a_member_that_cannot_reach_others_does_not_claim_to_lead() {
     let now = sites.time();
     sites.services[2].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(2));
     sites.take(2);
-    // It asks for promises, gives up, asks whether others hear their leader, and so on.
+    // It asks for promises, gives up, asks whether others hear from their leader, and so on.
     for _ in 0..100 {
         sites.run_for(100);
         assert_eq!(leader(&sites, 2), Some(SiteId(0)), "the last that it has seen to lead");
@@ -663,14 +665,14 @@ fn a_deposed_leader_does_not_answer_for_transactions_that_it_does_not_know() {
         }
         sites.run_for(500);
         let of_former = sites.answers.iter().filter(|site| **site == SiteId(0)).count();
-        // The answer that it is over, to the process that asked; the delivery acknowledgement, to
-        // both other sites.
+        // The former leader answers the process that asked that the transaction is over, and sends
+        // both other sites the delivery acknowledgement.
         assert_eq!(of_former, answers, "without {broken:?}");
     }
 }
 
 /// The same leader learns that the others were removed before it begins a term of the remaining
-/// members. It is a quorum of these, and was none of the earlier ones.
+/// members. It is a quorum of these members, but was not a quorum of the earlier ones.
 #[test]
 fn a_leader_of_former_members_shows_nothing() {
     for (broken, shows_it) in [(None, false), (Some(Rule::NothingOutdated), true)] {
@@ -739,7 +741,7 @@ fn without_a_quorum_nothing_is_decided_and_nothing_is_shown() {
 fn the_last_member_continues_with_its_votes() {
     let mut sites = Sites::new(1);
     let tid = sites.certify(1, &[(0, "a")], Timestamp::ZERO);
-    // California stores the vote and learns of no quorum; then the other sites are gone for good.
+    // California stores the vote and learns of no quorum. Then the other sites are lost for good.
     sites.run_for(40);
     sites.letters.retain(|_, (from, _, message)| {
         *from == at(0) && matches!(message.body, Body::Accept { .. })
@@ -847,7 +849,8 @@ fn outcomes_are_known_after_a_restart_of_the_coordinator() {
     assert_eq!(sites.remembered(), [0; 3], "all are done with it");
     for (site, service) in sites.services.iter().flatten().enumerate() {
         assert_eq!(service.outcome(committed), Some(Outcome::Committed(ts)), "at site {site}");
-        // Site 2 had forgotten this one before, and stores nothing of that on disk.
+        // Site 2 had forgotten this transaction before it restarted, and does not store outcomes on
+        // disk.
         let aborted = service.outcome(aborted);
         assert_eq!(aborted, (site < 2).then_some(Outcome::Aborted(None)), "at site {site}");
     }
@@ -874,7 +877,7 @@ fn a_member_that_forgot_a_transaction_without_its_outcome_reports_none() {
     assert_eq!(answers, [committed.clone(), None, committed]);
 }
 
-/// A client that changes keys again and again, on what its site has seen.
+/// A client that changes keys repeatedly, on snapshots of what its site has seen.
 struct Busy {
     site: u8,
     keys: &'static [(u16, &'static str)],

@@ -9,7 +9,7 @@ use crate::shard::{Move, ShardId, Stamp};
 use crate::snapshot::{SnapshotAnswer, SnapshotStep};
 use crate::timestamp::CausalTimestamp;
 
-/// What a client does when the local replica has not applied a write on which the client depends.
+/// Action of a client when the local replica has not applied a write on which the client depends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnStale {
     /// It waits for a short time, and then reads at the home.
@@ -37,7 +37,7 @@ pub enum Command {
     Begin {
         /// The session's causal past.
         past: CausalTimestamp,
-        /// What reads do when a replica is not recent enough.
+        /// Action of reads when a replica is not recent enough.
         on_stale: OnStale,
     },
     /// Executes an operation in a transaction. Writes are buffered until COMMIT.
@@ -83,7 +83,7 @@ pub enum Command {
         key: Key,
         /// The operation.
         op: Op,
-        /// What a read does when a replica is not recent enough.
+        /// Action of a read when a replica is not recent enough.
         on_stale: OnStale,
     },
     /// Waits until this many sites, the home's site included, store all writes of this worker's
@@ -146,7 +146,7 @@ pub enum Fate {
 /// Reason for which a transaction has aborted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum AbortCause {
-    /// Another transaction held the lock of a key for longer than this one tried.
+    /// Another transaction held the lock of a key for longer than this transaction retried.
     #[error("another transaction holds the lock of key {0:?}")]
     Locked(Key),
     /// The versions that it has read do not belong to one snapshot: its read in this shard has
@@ -171,16 +171,16 @@ pub enum AbortCause {
     TimedOut,
 }
 
-/// How a session continues after an unknown outcome.
+/// Continuation of a session after an unknown outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Unknown {
-    /// With this past, which is right for both outcomes.
+    /// The session continues with this past, which is valid for both outcomes.
     Past(CausalTimestamp),
-    /// With [`Command::Await`] of this transaction, before anything else: only the outcome contains
-    /// the dependencies of the transaction's writes.
+    /// The session must first wait for the outcome with [`Command::Await`], because only the
+    /// outcome contains the dependencies of the transaction's writes.
     Pending(u64),
-    /// Not at all: the home was taken by force. The transaction's writes may have survived at other
-    /// sites, but their dependencies are unknown.
+    /// The session cannot continue: the home was taken by force. The transaction's writes may have
+    /// survived at other sites, but their dependencies are unknown.
     Lost,
 }
 

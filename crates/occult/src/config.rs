@@ -11,7 +11,7 @@ use solera_time::SiteId;
 use crate::shard::{Homes, ShardId};
 use crate::timestamp::Scheme;
 
-/// What a read does first when the local replica is not recent enough.
+/// First action of a read when the local replica is not recent enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleReads {
     /// The client sends the read to the replica again after each of these delays, and then to the
@@ -39,14 +39,14 @@ pub struct Timing {
     pub prepare_expires: Duration,
     /// Time after which a client gives up a request.
     pub timeout: Duration,
-    /// What a read does when the replica is not recent enough.
+    /// Action of a read when the replica is not recent enough.
     pub stale: StaleReads,
     /// Time for which reads of a shard go straight to its home after its replica was too slow.
     pub slow: Duration,
-    /// How far a client's stamp may be ahead of a home's clock. A clock that is further ahead is
-    /// wrong, and homes do not follow it.
+    /// Largest difference by which a client's stamp may be ahead of a home's clock. A clock that is
+    /// further ahead is wrong, and homes do not follow it.
     pub max_ahead: Duration,
-    /// Time after its last command after which an open transaction is aborted.
+    /// Idle timeout of an open transaction, which is then aborted.
     pub idle: Duration,
     /// Delay before the next attempt to get a lock that another transaction holds.
     pub lock_retry: Duration,
@@ -117,7 +117,7 @@ pub enum Rule {
     StoredElsewhere,
 }
 
-/// What a transaction locks at its homes while it commits.
+/// Objects that a transaction locks at its homes while it commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockScope {
     /// The keys that it writes (Occult §6.2).
@@ -152,7 +152,7 @@ pub struct Config {
     /// Generation of its site to which the worker belongs. In any generation but the first, the
     /// worker gets its data from other sites.
     pub generation: u32,
-    /// What a transaction locks at its homes.
+    /// Objects that a transaction locks at its homes.
     pub locks: LockScope,
     /// Whether to emit records.
     pub journal: bool,

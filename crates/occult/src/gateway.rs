@@ -1,5 +1,5 @@
-//! Runs the transactions of a worker's clients: reads, prepares and commits, and sends again what
-//! has no answer.
+//! Runs the transactions of a worker's clients: reads, prepares and commits, and repeats unanswered
+//! requests.
 
 mod committing;
 mod ended;
@@ -33,7 +33,7 @@ enum Stage {
     Preparing(Preparing),
     Committing(Committing),
     Executing(Executing),
-    /// Nothing: the outcome has arrived after the client had stopped waiting.
+    /// No event: the outcome arrived after the client had stopped waiting.
     Ended(Response),
 }
 
@@ -45,7 +45,8 @@ struct Open {
     /// Whether it is a single operation, for which the client has not begun a transaction.
     single: bool,
     on_stale: OnStale,
-    /// Number of the attempt to commit it; 0 before. Homes know the transaction by this number.
+    /// Number of the attempt to commit it; 0 before the first one. Homes know the transaction by
+    /// this number.
     attempt: u64,
     /// Time of its last command, or when its outcome arrived.
     used: Monotonic,
@@ -77,7 +78,7 @@ pub(crate) struct Gateway {
     attempts: BTreeMap<u64, u64>,
     /// The workers that may have records of this client, and the `oldest` that was sent to each.
     informed: BTreeMap<Address, u64>,
-    /// Until when reads of a shard go straight to its home, because its replica was too slow.
+    /// Time until which reads of a shard go straight to its home, because its replica was too slow.
     slow: BTreeMap<ShardId, Monotonic>,
     /// The greatest stamps on which committed writes of its clients depend, and the stamps of these
     /// writes.
@@ -106,7 +107,7 @@ impl Context<'_> {
         self.now.monotonic.since(since) >= self.config.timing.timeout
     }
 
-    /// Returns when a message that is sent now is sent again, if it gets no answer.
+    /// Returns the time at which a message that is sent now is repeated if it gets no answer.
     fn retry_at(&self) -> Monotonic {
         self.now.monotonic.after(self.config.timing.retry)
     }
@@ -311,7 +312,7 @@ impl Gateway {
     }
 
     /// Ends a request whose client does not wait for the reply any more. A transaction that may
-    /// have written goes on without the client.
+    /// have written continues without the client.
     pub(crate) fn cancel(&mut self, request: RequestId) {
         let is_reading = |open: &Open| matches!(&open.stage, Stage::Reading(reading) if reading.request() == request);
         let found = self.active.iter().find(|number| self.open.get(number).is_some_and(is_reading));

@@ -44,7 +44,7 @@ struct Prepared {
     asked: Option<Monotonic>,
 }
 
-/// How far the durable bound of the clock lies ahead, in microseconds.
+/// Distance by which the durable bound of the clock is set ahead, in microseconds.
 const CEILING_STEP: u64 = 1_000_000;
 
 /// The decision home's record of a transaction that has ended, or the answer to a transaction of
@@ -313,7 +313,7 @@ impl Home {
         self.note_prepared(context, tid, (writes, assigned, overwritten), decides);
     }
 
-    /// Adds a prepared transaction: its locks, and the bound that it sets to shardstamps.
+    /// Adds a prepared transaction: its locks, and the bound that it imposes on shardstamps.
     fn note_prepared(
         &mut self,
         context: &Context<'_>,

@@ -507,7 +507,7 @@ impl Machine for Occult {
 }
 
 impl Participant for Occult {
-    /// Takes another list of sites.
+    /// Replaces the list of sites.
     fn set_members(&mut self, now: Now, members: &Members) {
         let before = std::mem::replace(&mut self.members, members.clone());
         if before == *members {

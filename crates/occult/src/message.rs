@@ -237,7 +237,7 @@ pub struct Handover {
     pub copies: Vec<Copied>,
     /// In the first group: decisions that came with the shard's writes, and the home of each.
     pub decided: Vec<(Address, TransactionId, Box<Commit>)>,
-    /// What earlier forced moves of the shard have lost; see [`Takeover::losses`].
+    /// Losses of earlier forced moves of the shard; see [`Takeover::losses`].
     pub losses: Vec<(u64, Stamp)>,
     /// Whether these are the last versions.
     pub done: bool,
@@ -262,18 +262,18 @@ pub struct Batch {
     pub progress: Option<Progress>,
 }
 
-/// How far a home's shards are shown and stored.
+/// Progress of a home: the stamps up to which its shards are shown and stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// All shards of the home are shown up to this stamp, except those in `held`.
     pub through: Stamp,
     /// Shards with undecided writes, in order, and the stamps up to which they are shown.
     pub held: Vec<(ShardId, Stamp)>,
-    /// What each site has stored and confirmed.
+    /// Stamps that each site has stored and confirmed.
     pub stored: Vec<StoredAt>,
 }
 
-/// What a site has stored and confirmed of a home's writes.
+/// Stamps up to which a site has stored and confirmed a home's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredAt {
     /// The site.

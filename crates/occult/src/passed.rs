@@ -5,7 +5,7 @@
 //!
 //! 1. All replicas at all sites show all writes up to a stamp. Then each later read of these shards
 //!    returns a shardstamp that is at least as great.
-//! 2. At each site, every open transaction that has read these shards has got such a shardstamp.
+//! 2. At each site, every open transaction that has read these shards has read such a shardstamp.
 //!    Otherwise the transaction's validation would miss the dependency.
 //!
 //! Then a dependency on a write up to the stamp cannot cause a stale read or an abort any more.

@@ -81,7 +81,7 @@ impl Occult {
         self.config.incarnation = self.config.incarnation.max(earlier + 1);
     }
 
-    /// Ends the recovery. Open transactions of the worker's clients are gone.
+    /// Ends the recovery. Open transactions of the worker's clients are lost.
     fn recovered(mut self, members: &Members) -> Occult {
         let now = Now { monotonic: Monotonic(0), physical: Physical(0) };
         self.members = members.clone();

@@ -41,7 +41,7 @@ pub(crate) struct Replica {
     decided: Decisions,
 }
 
-/// What a replica needs besides its own state.
+/// The data that a replica needs besides its own state.
 pub(crate) struct Context<'a> {
     pub(crate) config: &'a Config,
     pub(crate) store: &'a mut Store,
@@ -191,7 +191,7 @@ impl Replica {
     pub(crate) fn on_batch(&mut self, context: &mut Context<'_>, from: Address, mut batch: Batch) {
         self.drop_outdated(context, from, &mut batch);
         if batch.epoch < context.homes.epoch() {
-            // This progress is not about the shards that the home has now.
+            // This progress does not apply to the shards that the home has now.
             batch.progress = None;
         }
         let in_order = context.config.has(Rule::InOrder);
@@ -271,7 +271,7 @@ impl Replica {
         context.out.send(home, Body::Stored(stored));
     }
 
-    /// From now on, shows what this home sends for a shard only after `delay`. Zero ends the delay.
+    /// Delays all later writes of this home to a shard by `delay`. Zero ends the delay.
     pub(crate) fn slow_down(
         &mut self,
         context: &mut Context<'_>,

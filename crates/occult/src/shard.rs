@@ -50,7 +50,7 @@ pub struct Move {
     /// The site whose shards move. Shards of the ranges that have another home by the time of the
     /// move stay. `None` moves all of them.
     pub from: Option<SiteId>,
-    /// The new homes, by turns.
+    /// The new homes, which get the shards in turn.
     pub to: Vec<SiteId>,
     /// Whether the new homes take over without the former ones, whose last writes are then lost.
     pub forced: bool,

@@ -72,7 +72,7 @@ pub enum SnapshotStep {
         id: u64,
         /// The partition.
         partition: PartitionId,
-        /// The last key of the page before.
+        /// The last key of the previous page.
         after: Option<Key>,
     },
     /// Ends a snapshot.
@@ -105,7 +105,7 @@ pub enum SnapshotAnswer {
     TooMany,
 }
 
-/// What the reader of a snapshot that begins has learned from the workers of its site.
+/// State of a reader that begins a snapshot: the answers of its site's workers.
 #[derive(Clone, Debug, Default)]
 pub struct Beginning {
     marks: Peaks,
@@ -149,7 +149,7 @@ impl Beginning {
         })
     }
 
-    /// Returns what FIX takes.
+    /// Returns the bounds for FIX.
     pub fn bounds(&self) -> Peaks {
         // A site that is no home any more writes nothing, and keeps its mark.
         let mut bounds = self.marks.clone();

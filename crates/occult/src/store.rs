@@ -47,7 +47,7 @@ pub(crate) struct Store {
     taken: BTreeMap<ShardId, u64>,
     /// For shards whose data here is not complete after their last move: the move's number.
     missing: BTreeMap<ShardId, u64>,
-    /// Where the removal of old timestamps continues.
+    /// Key after which the removal of old timestamps continues.
     sweep_after: Option<(ShardId, Key)>,
     /// Versions that are kept for readers of all keys.
     pub(crate) snapshots: Snapshots,

@@ -1,4 +1,4 @@
-//! Checkpoints that are written while the worker goes on, and recoveries from them.
+//! Checkpoints that are written while the worker continues, and recoveries from them.
 
 use std::sync::Arc;
 

@@ -61,7 +61,7 @@ impl Gateway {
         replies
     }
 
-    /// Begins an update, and returns its name at the home.
+    /// Begins an update, and returns its identifier at the home.
     fn update(&mut self) -> TransactionId {
         let command = Command::Execute {
             past: CausalTimestamp::new(SCHEME),

@@ -1,4 +1,5 @@
-//! Gateways, and what homes keep for them, when homes move by force and sites leave and return.
+//! Gateways, and the state that homes keep for them, when homes move by force and sites leave and
+//! return.
 
 mod net;
 

@@ -12,7 +12,7 @@ use solera_occult::{
 use solera_time::{Monotonic, Physical, SiteId};
 
 const ME: Address = Address { site: SiteId(1), worker: 0 };
-/// Runs the client and is the decision home.
+/// Worker that runs the client and is the decision home.
 const OTHER: Address = Address { site: SiteId(0), worker: 0 };
 const SCHEME: Scheme = Scheme::Exact;
 
@@ -29,7 +29,7 @@ impl Home {
         Home { worker: Occult::new(config, &Members::new(2)), millis: 1_000 }
     }
 
-    /// Gives a message to the home, and returns what it sends back.
+    /// Gives a message to the home, and returns the messages that it sends back.
     fn give(&mut self, body: Body) -> Vec<Body> {
         self.millis += 1;
         let (monotonic, physical) =

@@ -95,7 +95,7 @@ fn a_home_forgets_what_is_prepared_in_a_shard_that_is_taken_by_force() {
     assert!(all.iter().all(|copy| *copy == all[0]), "{all:?}");
 }
 
-/// A session that has written since a home came back has lost nothing, whatever moves later.
+/// A session that has written since a home came back has lost nothing, regardless of later moves.
 #[test]
 fn sessions_have_lost_nothing_by_moves_that_they_have_seen() {
     let mut net = Net::new(3);

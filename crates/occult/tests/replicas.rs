@@ -1,5 +1,5 @@
-//! Replicas whose messages are late or missing while homes move: in the end, they have what the
-//! homes have.
+//! Replicas whose messages are late or missing while homes move: in the end, they have the data of
+//! the homes.
 
 mod net;
 

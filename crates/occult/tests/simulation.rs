@@ -131,10 +131,10 @@ fn seeds_of_lost_sites_that_have_failed() {
     }
 }
 
-/// Each rule whose absence makes a world break its promises, with a range of seeds of which one
-/// shows it. Among the rules are the checks of reads (Fig. 3 l. 13, 15), validation (List. 3 l.
-/// 27–32, 42–43, 57–58), locks (List. 2 l. 23–24), timestamps of overwritten versions (l. 22, §6.3)
-/// and the order of replication (§4.1, Fig. 4 l. 11–13).
+/// Without each of these rules, at least one of a range of seeds violates a guarantee. Among the
+/// rules are the checks of reads (Fig. 3 l. 13, 15), validation (List. 3 l. 27–32, 42–43, 57–58),
+/// locks (List. 2 l. 23–24), timestamps of overwritten versions (l. 22, §6.3) and the order of
+/// replication (§4.1, Fig. 4 l. 11–13).
 #[test]
 fn every_rule_is_needed() {
     let rules = [

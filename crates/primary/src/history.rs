@@ -55,7 +55,7 @@ pub struct Seen {
 pub(crate) enum Has {
     Yes,
     NotYet,
-    /// Another update has this position, for ever.
+    /// Another update has this position permanently.
     Lost,
 }
 
@@ -160,7 +160,7 @@ impl History {
             .any(|epoch| epoch.number > position.epoch && epoch.after < position.index);
         match replaced {
             true => Has::Lost,
-            // A replica has no updates of an epoch whose begin it does not know yet.
+            // A replica has no updates of an epoch whose start it does not know yet.
             false if position.epoch > self.last_epoch() => Has::NotYet,
             false if position.index <= self.applied => Has::Yes,
             false => Has::NotYet,

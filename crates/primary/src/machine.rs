@@ -350,7 +350,7 @@ impl Primary {
 }
 
 impl Participant for Primary {
-    /// Takes another list of sites. From now on, the worker drops messages with the former list.
+    /// Replaces the list of sites. From now on, the worker drops messages with the former list.
     fn set_members(&mut self, now: Now, members: &Members) {
         let list = List::of(members);
         let before = std::mem::replace(&mut self.members, members.clone());

@@ -24,7 +24,7 @@ pub enum Event {
     Rare(RarePath),
 }
 
-/// An update under way to its home.
+/// An update in transit to its home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// Number of the update, unique at its sender.

@@ -137,7 +137,7 @@ fn a_partition_that_the_sender_or_the_receiver_does_not_own_is_refused() {
 
 #[test]
 fn keys_of_another_partition_are_refused() {
-    // Partitions of the same worker.
+    // These partitions belong to the same worker.
     let other = Entry { key: key(5), ..entry() };
     let epochs = vec![epoch(0, 0)];
     assert!(fits(A, ODD, &append(0, vec![entry()], epochs.clone())));

@@ -44,7 +44,7 @@ fn with_a_lost_home(adapt: impl Fn(&mut Config)) -> (Cluster, Key, Members) {
 
 #[test]
 fn a_new_home_takes_the_longest_history_before_it_orders_anything() {
-    // From the log, and as values.
+    // The new home gets the history from a log, or as values.
     for log_entries in [1024, 0] {
         let (mut cluster, key, fewer) = with_a_lost_home(|it| it.log_entries = log_entries);
         cluster.set_members(B, &fewer);
@@ -57,7 +57,7 @@ fn a_new_home_takes_the_longest_history_before_it_orders_anything() {
         cluster.pass(RETRY_MS);
         assert_eq!((cluster.applied(B, &key), cluster.replies(request)), ((1, false), &[][..]));
         cluster.set_members(C, &fewer);
-        // Until it has the history itself, knowing of it is not enough.
+        // The length of the longer history is not enough: the new home needs the history itself.
         cluster.deliver_on(B, C);
         cluster.step(C, B);
         cluster.pass(RETRY_MS);
@@ -250,7 +250,7 @@ fn a_joining_site_that_has_the_beginning_of_a_history_is_not_filled() {
     }
     cluster.begin_generation(C, &list);
     cluster.pass(RETRY_MS);
-    // Of all other partitions it has everything before.
+    // C first receives all data of the other partitions.
     cluster.deliver_among(&[B, C]);
     let mut steps = 0;
     while !cluster.at(C).is_filled() {

@@ -209,14 +209,14 @@ fn an_update_whose_answer_was_lost_is_ordered_once() {
     assert_eq!(cluster.replies(request).last(), Some(&(applied_at(0, 1), true)));
 }
 
-/// A client that was answered that nothing changed must not see the change later.
+/// A client that received the answer that nothing changed must not see the change later.
 #[test]
 fn an_update_that_was_refused_stays_refused_when_it_comes_again() {
     let (mut cluster, key) = (cluster(), key());
     cluster.append(A, &key, "x");
     cluster.deliver();
     let request = cluster.update(B, &key, Update::IncrBy(1));
-    // The answer is under way when the update is sent again.
+    // The answer is in transit when the update is sent again.
     cluster.deliver_on(B, A);
     cluster.pass(RETRY_MS);
     assert!(cluster.queued(B, A).iter().any(|body| matches!(body, Body::Forward(_))));
@@ -412,7 +412,7 @@ fn numbers_of_updates_are_never_used_again() {
     let mut last = number_of_the_next(&mut cluster, &key);
     assert_eq!(last, 7);
     for round in 0..8 {
-        // Sometimes more than one record reserves, and sometimes none.
+        // Sometimes uses more numbers than one record reserves, and sometimes none.
         for _ in 0..[0, 1, 2_500][round % 3] {
             let number = number_of_the_next(&mut cluster, &key);
             assert!(number > last);
@@ -429,7 +429,7 @@ fn numbers_of_updates_are_never_used_again() {
         assert!(number > last, "round {round}: {number} comes after {last}");
         last = number;
         if round % 3 == 0 {
-            // Although it used none that the journal must know of.
+            // Restarts again, although the worker needed no new record of numbers.
             cluster.restart(B, &list);
         }
     }

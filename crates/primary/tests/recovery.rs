@@ -99,7 +99,7 @@ fn run(seed: u64) {
         if let Some(going) = &mut checkpoint
             && random.below(2) == 0
         {
-            // Few keys each, so that it takes long.
+            // Each part has few keys, so that the checkpoint takes long.
             begun += usize::from(worker.take_part(going, 1 + random.below(2) as usize));
         }
         // Before its first and last parts, the checkpoint cannot be used: the host keeps the
@@ -309,7 +309,7 @@ fn part() -> Vec<u8> {
     bytes
 }
 
-/// Returns why bytes are rejected that were made from the bytes of a record and of a part.
+/// Returns the reasons why changed bytes of a record and of a part are rejected.
 fn refusals(change: impl Fn(&mut Vec<u8>)) -> [String; 4] {
     let (mut record, mut part) = (record(), part());
     change(&mut record);

@@ -55,8 +55,8 @@ impl<W: Clone> Leader<W> {
             return;
         }
         if self.oldest_if_over(kept, step, tid).is_some() {
-            // If no later leader has it, every process that took part has finished with it, however
-            // it ended.
+            // If no later leader has the transaction, all participants have finished with it,
+            // whatever its outcome.
             self.once_confirmed(kept, step, Unconfirmed::Over(tid, coordinator));
             return;
         }

@@ -1,5 +1,6 @@
 //! Causal updates that strong transactions depend on: each site has a history of its own, which
-//! reaches the others at its own pace. What no other site has received is lost with the site.
+//! reaches the others at its own pace. Updates that no other site has received are lost with the
+//! site.
 
 use solera_machine::Address;
 use solera_time::{SiteId, Timestamp, Vector};
@@ -11,8 +12,8 @@ pub(super) const INTERVAL: u64 = 20 * MILLI;
 
 pub(super) struct Causal {
     random: Random,
-    /// What each site stores of each site's history. It survives crashes, and is lost with the
-    /// site.
+    /// The part of each site's history that each site stores. It survives crashes, and is lost with
+    /// the site.
     stores: Vec<Vector>,
     /// Updates of a site after the first time and up to the second are lost.
     lost: Vec<(SiteId, Timestamp, Timestamp)>,
@@ -38,8 +39,8 @@ impl Causal {
     }
 
     /// Gives up a site that is lost for good: the remaining sites exchange what they have of its
-    /// history, which began after `born`. Returns a time after all that the site has made, up to
-    /// which no site waits for anything more.
+    /// history, which began after `born`. Returns a time after all updates of the site. No site
+    /// waits for updates up to this time any more.
     pub(super) fn bury(&mut self, site: SiteId, born: Timestamp, remain: &[SiteId]) -> Timestamp {
         let all = self.stores[site.index()][site];
         let theirs = remain.iter().map(|other| self.stores[other.index()][site]);
@@ -51,12 +52,12 @@ impl Causal {
         Timestamp(all.0 + 1)
     }
 
-    /// A site begins anew with what a donor stores, and with times after this one.
+    /// Begins a site anew with the data of a donor, and with times after `after`.
     pub(super) fn begin_anew(&mut self, site: SiteId, donor: SiteId, after: Timestamp) {
         self.stores[site.index()] = self.stores[donor.index()].with(site, after);
     }
 
-    /// Of which site a snapshot holds what is lost.
+    /// Returns a site of which the snapshot contains lost updates.
     pub(super) fn lacks(&self, snap_vec: &Vector) -> Option<SiteId> {
         let mut lost = self.lost.iter();
         let holds = lost.find(|(site, cut, all)| snap_vec[*site] > *cut && snap_vec[*site] <= *all);
@@ -65,8 +66,8 @@ impl Causal {
 }
 
 impl World {
-    /// What a worker knows its site to store. Of a site that is gone, that is all that there will
-    /// be.
+    /// Returns the vector of what a worker's site stores. The history of a removed site counts as
+    /// stored up to its end, if the worker knows of the removal.
     pub(super) fn stable_vec(&self, address: Address) -> Vector {
         let mut stable_vec = self.causal.stores[address.site.index()];
         if let Some(host) = &self.hosts[&address] {
@@ -75,7 +76,7 @@ impl World {
         stable_vec
     }
 
-    /// Has sites make updates and send them to others.
+    /// Makes sites create updates and send them to others.
     pub(super) fn spread_causal(&mut self) {
         if self.causal.random.chance(4) {
             self.causal.slow = !self.causal.slow;

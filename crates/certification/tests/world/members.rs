@@ -82,7 +82,7 @@ impl Members {
         self.newest().1.generations[site.index()]
     }
 
-    /// Whether no change is under way that certification waits for.
+    /// Returns whether no change is in progress for which certification waits.
     pub(super) fn is_settled(&self) -> bool {
         matches!(self.change, Change::None | Change::Gone(_))
     }
@@ -100,7 +100,7 @@ impl Members {
 }
 
 impl World {
-    /// Whether a worker accepts a letter of a site's generation.
+    /// Returns whether a worker accepts a letter of a site's generation.
     pub(super) fn admits(&self, to: Address, from: SiteId, generations: (u32, u32)) -> bool {
         let Some(host) = &self.hosts[&to] else { return false };
         let list = &self.members.lists[host.knows];
@@ -128,7 +128,7 @@ impl World {
         all.filter(|address| members.contains(&address.site)).collect()
     }
 
-    /// Whether all of them know the present list, also after a crash.
+    /// Returns whether all of them know the present list, even after a crash.
     fn all_know(&self) -> bool {
         let number = self.members.newest().0;
         self.workers().iter().all(|address| {

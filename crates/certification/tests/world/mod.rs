@@ -77,7 +77,7 @@ enum Held {
 struct Host {
     service: Service<Write>,
     logs: BTreeMap<GroupId, Log>,
-    /// Survives crashes, up to `durable`.
+    /// The journal, of which the part up to `durable` survives crashes.
     journal: Vec<Kept>,
     durable: usize,
     /// Outputs that may not leave before this much of the journal is durable.
@@ -150,7 +150,7 @@ pub(crate) struct World {
     clients: Vec<Client>,
     /// Decides which clients ask for names and for outcomes.
     naming: Random,
-    /// Names that clients received, from which worker, and in which of its runs.
+    /// Names that clients received, each with the worker and its run.
     reserved: Vec<(Address, u64, TransactionId)>,
     named: Vec<TransactionId>,
     /// Decides which letters come late.
@@ -161,7 +161,7 @@ pub(crate) struct World {
     answered: BTreeSet<(TransactionId, bool)>,
     pub(crate) outcomes: BTreeMap<TransactionId, Outcome>,
     submitted: BTreeMap<TransactionId, BTreeMap<GroupId, Arc<GroupPayload<Write>>>>,
-    /// The latest time at which each may commit.
+    /// The latest time at which each transaction may commit.
     until: BTreeMap<TransactionId, Timestamp>,
     pub(crate) faults: BTreeMap<&'static str, usize>,
     /// Number of deliveries by a follower before its leader.
@@ -255,7 +255,8 @@ impl World {
             leader: SiteId(0),
             f: self.shape.f,
             run,
-            // Far enough ahead that different clocks do not by themselves stay below a successor's.
+            // Far enough ahead that a clock does not stay below a successor's only because the
+            // clocks differ.
             timing: Timing { reserve: Duration::from_secs(2), ..Timing::default() },
             without: self.shape.broken.into(),
         };
@@ -355,7 +356,7 @@ impl World {
         self.time(skew)
     }
 
-    /// Sends the other members of a group what they lack.
+    /// Sends the other members of a group the transactions that they lack.
     fn spread(&mut self, address: Address, group: GroupId) {
         for site in 0..self.shape.sites {
             let to = self.member(group, site);
@@ -421,7 +422,7 @@ impl World {
             true => self.random.below(MILLI),
             false => self.delay * MILLI + self.random.below(20 * MILLI),
         };
-        // Some arrive a second time, long after.
+        // Some letters arrive a second time, long after the first.
         if self.shape.faulty && !self.quiet && self.lateness.chance(25) {
             let late = delay + self.lateness.below(6000 * MILLI);
             self.at(late, WorldEvent::Arrive { from, to, generations, letter: letter.clone() });
@@ -529,7 +530,7 @@ impl World {
         }
         let seen = payloads.values().map(|payload| payload.snap_vec.max_entry()).max();
         let from = seen.unwrap_or_default().max(Timestamp::from_physical(now.physical));
-        // More than the difference between clocks, so that a slow clock alone is not too late.
+        // This exceeds the difference between clocks, so that a slow clock alone is not too late.
         from.later(Duration::from_secs(6))
     }
 
@@ -718,7 +719,7 @@ impl World {
             self.run_until(end);
         }
         self.settle_down();
-        // Bounded: a client that waits longer waits in vain.
+        // The time is bounded: a client that waits longer waits in vain.
         let bound = self.now + 20_000 * MILLI;
         while !(self.clients.is_empty() && self.members.is_settled())
             && self.now < bound

@@ -314,7 +314,7 @@ impl Gateway {
         if context.has_timed_out(committing.since)
             && let Some(request) = committing.request.take()
         {
-            // The past is right for both outcomes. If the writes are committed, the session depends
+            // The past is valid for both outcomes. If the writes are committed, the session depends
             // on them. If they are not, a read of the session still succeeds, because homes advance
             // to its timestamp.
             let past = Unknown::Past(committing.commit.timestamp.clone());
@@ -374,8 +374,8 @@ impl Gateway {
         let oldest = self.oldest();
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Executing(executing) = &mut open.stage else { return };
-        // Only the answer to the last attempt counts. Each wait is longer, so that one of them is
-        // longer than the way to the home and back.
+        // Only the answer to the last attempt counts. Each wait is longer than the one before, so
+        // that some wait exceeds the round trip to the home.
         let wait = context.config.timing.retry * (1 << executing.unanswered.min(MOST_DOUBLINGS));
         executing.next = context.now.monotonic.after(wait);
         executing.unanswered += 1;
@@ -443,7 +443,7 @@ impl Gateway {
         let mut homes = keys.chain(execute.writes.iter().map(|(key, _)| key));
         let Some(home) = homes.next().map(|key| context.home_of(key).2) else { return };
         if homes.any(|key| context.home_of(key).2 != home) {
-            // Its keys have different homes now; no attempt is under way.
+            // Its keys have different homes now; no attempt is in progress.
             let reply = Response::Aborted(AbortCause::Moved);
             let (request, abandoned) = (executing.request, executing.abandoned);
             return self.conclude(context, number, (request, abandoned), reply);
@@ -513,7 +513,7 @@ impl Gateway {
         if context.has_timed_out(executing.since)
             && let Some(request) = executing.request.take()
         {
-            // The attempt goes on, because the session needs its outcome.
+            // The attempt continues, because the session needs its outcome.
             context.out.reply(request, Response::Unknown(Unknown::Pending(number)));
         }
         if context.is_due(executing.next) {

@@ -181,8 +181,8 @@ impl Gateway {
         self.end(context, number, request, reply);
     }
 
-    /// Sends a stale read to the same copy again after a delay, and in the end to the home (List. 3
-    /// l. 21; Fig. 3 l. 15).
+    /// Sends a stale read to the same copy again after a delay, and finally to the home (List. 3 l.
+    /// 21; Fig. 3 l. 15).
     fn retry_stale(&mut self, context: &mut Context<'_>, number: u64) {
         let Some(open) = self.open.get_mut(&number) else { return };
         let on_stale = open.on_stale;
@@ -218,7 +218,7 @@ impl Gateway {
         self.repeat_read(context, number);
     }
 
-    /// Ends a read without a value. A transaction stays open; a single operation is over.
+    /// Ends a read without a value. A transaction stays open; a single operation ends.
     fn give_up_read(&mut self, context: &mut Context<'_>, number: u64, reply: Response) {
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Reading(reading) = &open.stage else { return };
@@ -252,7 +252,7 @@ impl Gateway {
         }
     }
 
-    /// Removes replicas that were slow some time ago from the slow ones.
+    /// Removes expired entries from the table of slow replicas.
     pub(crate) fn forget_slow(&mut self, now: Monotonic) {
         self.slow.retain(|_, until| now < *until);
     }

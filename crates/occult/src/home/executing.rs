@@ -119,8 +119,8 @@ impl Home {
     }
 }
 
-/// Executes an operation on the latest version of its key, also if that version is hidden: it
-/// precedes this write. Adds the effect to `writes`.
+/// Executes an operation on the latest version of its key, even if that version is hidden, because
+/// it precedes this write. Adds the effect to `writes`.
 fn run(
     context: &Context<'_>,
     overwritten: &mut CausalTimestamp,

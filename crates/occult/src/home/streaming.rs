@@ -85,7 +85,7 @@ impl Streams {
         self.entries.range((position.saturating_sub(self.first) as usize).min(self.entries.len())..)
     }
 
-    /// Returns what each of these sites has stored and confirmed.
+    /// Returns the stamps that each of these sites has stored and confirmed.
     fn stored_at(&self, sites: impl Iterator<Item = SiteId>) -> Vec<StoredAt> {
         let least = |site, of: fn(&Sent) -> Stamp| {
             let workers = self.sent.iter().filter(|(to, _)| to.site == site);
@@ -181,8 +181,8 @@ impl Home {
         }
     }
 
-    /// Returns what each site has stored and confirmed. `unread` is the stamp that this site has
-    /// confirmed.
+    /// Returns the stamps that each site has stored and confirmed. `unread` is the stamp that this
+    /// site has confirmed.
     pub(crate) fn stored(&self, others: &[SiteId], me: SiteId, unread: Stamp) -> Vec<StoredAt> {
         let mut all = self.streams.stored_at(others.iter().copied());
         all.push(StoredAt { site: me, stored: self.clock, unread });

@@ -19,7 +19,7 @@ pub(super) struct Waiting {
     pub(super) past: CausalTimestamp,
     /// Number of sites that must store the past.
     pub(super) sites: usize,
-    /// When the client is answered, even if fewer sites store the past.
+    /// Time at which the client is answered even if fewer sites store the past.
     pub(super) deadline: Monotonic,
 }
 

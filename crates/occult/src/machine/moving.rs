@@ -6,8 +6,8 @@
 //! transactions in the shard are decided. The new home puts the data into its stream, where
 //! replicas find it. Until a replica has the data, its copy of the shard counts as stale.
 //!
-//! A forced move does without the former home. The new home collects the data of all other copies
-//! instead. Writes that no such copy has are lost.
+//! A forced move does not involve the former home. The new home collects the data of all other
+//! copies instead. Writes that no such copy has are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -71,7 +71,7 @@ pub(super) struct Moving {
     requested: BTreeSet<(ShardId, u64)>,
     /// The arrival after which the next one is requested.
     requested_last: Option<(ShardId, u64)>,
-    /// By shard and number of the move.
+    /// Arrivals by shard and number of the move.
     arriving: BTreeMap<(ShardId, u64), Arrival>,
     proposals: Vec<Proposal>,
     next_ask: u64,
@@ -327,7 +327,7 @@ impl Occult {
             let me = self.config.address;
             let undecided = self.homes.undecided().iter();
             let homes = undecided.map(|shard| self.config.owner(self.homes.home(*shard), *shard));
-            // A worker that was restarted or cut off has missed what new homes have announced.
+            // A worker that was restarted or cut off has missed the announcements of new homes.
             for home in homes.filter(|home| *home != me).collect::<BTreeSet<Address>>() {
                 self.out.send(home, Body::TableRequest);
             }
@@ -392,8 +392,8 @@ impl Occult {
     fn last_here(&self, shard: ShardId, at: usize) -> Stamp {
         let changes = &self.homes.changes(shard)[..at];
         let taken = self.store.taken_by(shard);
-        // The first change whose data has not arrived here. Since that move, this copy has ignored
-        // what the home before the move still sends.
+        // Finds the first change whose data has not arrived here. Since that move, this copy has
+        // ignored all further messages of the home before the move.
         let shown = match changes.iter().find(|change| change.number > taken) {
             Some(left) => self.moving.shown.get(&(shard, left.number)).copied(),
             None => self

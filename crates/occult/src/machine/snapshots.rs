@@ -17,7 +17,7 @@ const PAGE_KEYS: usize = 1_024;
 const PAGE_BYTES: usize = 64 << 10;
 
 impl Occult {
-    /// Makes a step of a reader.
+    /// Executes a step of a reader.
     pub(crate) fn on_snapshot(&mut self, now: Now, step: SnapshotStep) -> SnapshotAnswer {
         self.store.snapshots.expire(now.monotonic);
         match step {

@@ -20,7 +20,7 @@ const TICK: Duration = Duration::from_millis(1);
 const EXCHANGE: Duration = Duration::from_millis(200);
 /// Number of keys whose timestamps are examined in such an interval.
 const SWEEP_KEYS: usize = 2_000;
-/// Time after its last use for which a worker counts as used.
+/// Time for which a worker counts as used after its last use.
 const USED: Duration = Duration::from_secs(1);
 /// Time for which the workers of a site continue the exchange after their last use, so that the
 /// last timestamps become empty.

@@ -33,7 +33,7 @@ struct Slow {
     parts: VecDeque<Part>,
 }
 
-/// The slow shards of a worker, and what has arrived for them.
+/// The slow shards of a worker, and the parts of batches that have arrived for them.
 #[derive(Debug, Default)]
 pub(super) struct SlowShards(BTreeMap<ShardId, Slow>);
 
@@ -67,7 +67,7 @@ impl SlowShards {
     ) {
         for (shard, slow) in self.0.iter_mut().filter(|(shard, _)| home_of(**shard) == from) {
             if slow.home != from {
-                // The last writes of the former home come with what the new one has taken over.
+                // The last writes of the former home arrive with the takeover of the new one.
                 slow.home = from;
                 slow.parts.clear();
             }

@@ -1,4 +1,4 @@
-//! Encoding of timestamps. It is short, because a timestamp is stored beside every value.
+//! Encoding of timestamps. It is compact, because a timestamp is stored with every value.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -87,7 +87,7 @@ impl CausalTimestamp {
     /// Decodes a timestamp from the beginning of `bytes`. Also returns the remaining bytes.
     ///
     /// # Errors
-    /// The bytes are no timestamp of a cluster with this number of shards.
+    /// The bytes are not a timestamp of a cluster with this number of shards.
     pub fn decode(bytes: &[u8], shards: u16) -> Result<(CausalTimestamp, &[u8]), Unreadable> {
         let mut reader = Reader { bytes, shards };
         let timestamp = reader.timestamp()?;

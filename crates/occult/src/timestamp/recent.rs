@@ -10,7 +10,7 @@ use crate::shard::{ShardId, Stamp};
 /// a false dependency, which may cost a retried read but never safety.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recent {
-    /// In descending order of stamps.
+    /// Explicit entries, in descending order of stamps.
     explicit: Vec<(Stamp, ShardId)>,
     catch_all: Stamp,
 }

@@ -21,10 +21,10 @@ pub(crate) const P: u8 = 1;
 /// The home of shard 2.
 pub(crate) const C: u8 = 2;
 
-/// What a link does with a message.
+/// Action of a link for a message.
 pub(crate) enum Do {
     Pass,
-    /// Keeps it for later.
+    /// Keeps the message for later.
     Hold,
     Drop,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Net {
     pub(crate) queue: VecDeque<(Address, Address, Message)>,
     pub(crate) replies: BTreeMap<u64, Response>,
     pub(crate) requests: u64,
-    /// What the workers have sent since a test last looked.
+    /// Messages that the workers have sent since a test last cleared the list.
     pub(crate) sent: Vec<Body>,
     /// The moves that are agreed on.
     pub(crate) moves: Vec<Move>,
@@ -68,7 +68,7 @@ impl Net {
         net
     }
 
-    /// Takes what a worker sends, and agrees on the moves that it proposes.
+    /// Takes the messages that a worker sends, and agrees to the moves that it proposes.
     pub(crate) fn collect(&mut self, site: u8) {
         while let Some(output) = self.workers[usize::from(site)].poll_output() {
             match output {
@@ -105,7 +105,7 @@ impl Net {
         self.give(to, Input::Message { from, generation, message });
     }
 
-    /// Lets the time pass, and does with each message what the rule says.
+    /// Lets time pass, and handles each message as `rule` decides.
     pub(crate) fn run(&mut self, millis: u64, rule: impl Fn(Sent) -> Do) {
         for _ in 0..millis {
             self.millis += 1;
@@ -175,7 +175,7 @@ impl Net {
         self.ask(C, Command::Move(Move { shards, from, to, forced }));
     }
 
-    /// Returns what the copy at a site has.
+    /// Returns the value of the copy at a site.
     pub(crate) fn local(&mut self, site: u8, key: &Key) -> Option<Outcome> {
         let worker = &mut self.workers[usize::from(site)];
         let found = worker.read_at_once(now(self.millis), &mut empty(), (key, &Op::Get));

@@ -1,5 +1,5 @@
-//! Writes that are lost when the shards of a failed site are taken by force, and the promise about
-//! them: a session that has seen one learns of the loss before it reads the key again.
+//! Writes that are lost when the shards of a failed site are taken by force, and the guarantee
+//! about them: a session that has seen one learns of the loss before it reads the key again.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use super::{Shape, World};
 pub(crate) struct Lost {
     /// Writes that the failed site has shown, and that no other site has received.
     shown: BTreeSet<(String, u64)>,
-    /// Committed writes that the world has seen no home show. Their home or decision home has
-    /// probably failed before, or a home has crashed as soon as it showed them.
+    /// Committed writes that no home was seen to show. Their home or decision home has probably
+    /// failed before, or a home has crashed as soon as it showed them.
     unshown: BTreeSet<(String, u64)>,
 }
 

@@ -39,7 +39,7 @@ const LAST_MS: u64 = 5_000;
 /// Time when the world ends.
 const END_MS: u64 = 9_000;
 
-/// What differs between worlds.
+/// Parameters of a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) sites: usize,
@@ -59,7 +59,7 @@ pub(crate) struct Shape {
     pub(crate) without: Option<Rule>,
 }
 
-/// What a world found.
+/// Results of a world's run.
 pub(crate) struct Report {
     pub(crate) violations: Vec<Violation>,
     /// Reasons why the world is not quiet and equal everywhere at its end, and writes that
@@ -93,11 +93,11 @@ pub(crate) struct World {
     journals: BTreeMap<Address, Vec<Vec<u8>>>,
     /// Workers that crash when they next send or record something.
     doomed: BTreeSet<Address>,
-    /// Workers that have crashed since the sessions last looked.
+    /// Workers whose crash was not reported to the sessions yet.
     lost: Vec<Address>,
     /// Wall clocks' differences from the world's time, in microseconds.
     clocks: Vec<u64>,
-    /// Until when a worker is down.
+    /// Time until which each worker is down.
     down: BTreeMap<Address, u64>,
     network: Network,
     /// The home and the stamp of each write, as homes show it to replicas.
@@ -137,7 +137,7 @@ impl World {
                 sessions.on_reply(&mut world, request, response);
             }
             sessions.act(&mut world, LAST_MS * MS);
-            // Without timestamps, nobody knows on which writes a snapshot depends.
+            // Without timestamps, it is unknown on which writes a snapshot depends.
             if shape.scheme != Scheme::None {
                 reader.act(&mut world);
             }
@@ -155,7 +155,7 @@ impl World {
         }
         unfinished.extend(sessions.differences());
         unfinished.append(&mut reader.missed);
-        // For a person who looks into a seed.
+        // Prints the history to help the investigation of a seed.
         if std::env::var("DUMP").is_ok() {
             for transaction in &history.transactions {
                 println!("{transaction:?}");
@@ -166,7 +166,7 @@ impl World {
             unfinished.extend(losses::read_after_losses(&history, &lost));
             check(&losses::without(history, &lost))
         } else if shape.forced {
-            // Nobody knows which of the answers depend on lost writes.
+            // It is unknown which of the answers depend on lost writes.
             Vec::new()
         } else {
             check(&history)

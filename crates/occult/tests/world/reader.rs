@@ -1,5 +1,5 @@
-//! A reader of all keys in one snapshot, as a backup is. The checker judges what it has read as a
-//! transaction of a session of its own.
+//! A reader of all keys in one snapshot, as a backup is. The checker judges its reads as a
+//! transaction of a separate session.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::sessions::{KEYS, name, number};
 use super::{PARTITIONS, World};
 
 const ID: u64 = 7;
-/// Sessions have smaller numbers.
+/// Number of the reader's first session. Other sessions have smaller numbers.
 const FIRST_SESSION: usize = 1_000_000;
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Reader {
         (self.stage, self.left) = (Stage::Poll, (0..u16::from(world.shape.workers)).collect());
     }
 
-    /// Makes a step now and then.
+    /// Executes a step from time to time.
     pub(crate) fn act(&mut self, world: &mut World) {
         if !world.random.one_in(3) {
             return;
@@ -142,9 +142,9 @@ impl Reader {
         }
     }
 
-    /// Returns writes that the site had acknowledged before the snapshot, and of whose key the
-    /// snapshot has neither this version nor a later one. Returns none in worlds that lose writes,
-    /// and in worlds with removals, which have no stamp here.
+    /// Returns writes that the site had acknowledged before the snapshot and that the snapshot
+    /// lacks: it contains neither this version of the key nor a later one. Returns none in worlds
+    /// that lose writes, and in worlds with removals, which have no stamp here.
     fn missed(&self, world: &World, found: &BTreeMap<Key, u64>) -> Vec<String> {
         if world.shape.forced || world.shape.deletes {
             return Vec::new();

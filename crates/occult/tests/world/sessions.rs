@@ -16,7 +16,7 @@ use super::{MS, World};
 pub(crate) const KEYS: u64 = 7;
 const SESSIONS: usize = 6;
 
-/// What a session does next in its transaction.
+/// An operation of a session in its transaction.
 #[derive(Clone, Debug)]
 enum Step {
     Get,
@@ -26,7 +26,7 @@ enum Step {
 
 #[derive(Debug)]
 enum State {
-    /// It begins something at this time.
+    /// It begins its next transaction or single operation at this time.
     Idle(u64),
     Begun,
     /// It has begun a transaction, and executes its steps.
@@ -71,11 +71,11 @@ pub(crate) struct Sessions {
     pub(crate) unknown: usize,
     /// Number of sessions that learned that they depend on a lost write.
     pub(crate) lost_sessions: usize,
-    /// What each site has of each key at the end.
+    /// Value of each key at each site at the end.
     compared: BTreeMap<Key, Vec<(usize, Option<u64>)>>,
     comparing: bool,
-    /// Transactions whose outcome is unknown: the place in the history, and what the worker knows
-    /// them by.
+    /// Transactions whose outcome is unknown: the place in the history, the worker, its
+    /// incarnation, and the transaction's number.
     unanswered: Vec<(usize, Address, u64, u64)>,
     /// Number of these whose outcome was found out.
     pub(crate) found: usize,
@@ -421,7 +421,7 @@ impl Sessions {
             (Step::Get, Answer::Bulk(value)) => Version::Of(number(value)),
             (Step::Get, Answer::Nil) => Version::Absent,
             (Step::Delete(_), Answer::Int(0)) => {
-                // There was nothing to delete: it has only read.
+                // There was nothing to delete, so the operation was only a read.
                 self.sessions[at].operations.pop();
                 Version::Absent
             }

@@ -20,7 +20,7 @@ const WINDOW: u64 = 4096;
 /// Factor by which values may take longer than entries before they are sent again.
 const PIECES_RETRY: u32 = 10;
 
-/// A home's knowledge of the other sites.
+/// State of a home: the progress of the other sites.
 #[derive(Debug, Default)]
 pub(crate) struct Home {
     followers: BTreeMap<SiteId, Follower>,
@@ -28,7 +28,7 @@ pub(crate) struct Home {
     refused: BTreeMap<Address, BTreeMap<u64, Failure>>,
 }
 
-/// A home's knowledge of one site.
+/// Progress of one site, as its home knows it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Follower {
     /// Index of the site's last update, as it has reported since the present list of sites took
@@ -42,7 +42,7 @@ struct Follower {
     lost_at: Monotonic,
 }
 
-/// A new home's knowledge of the other sites' histories.
+/// State of a new home that collects the other sites' histories.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     applied: BTreeMap<SiteId, u64>,

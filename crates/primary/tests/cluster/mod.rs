@@ -16,7 +16,7 @@ pub(crate) const A: SiteId = SiteId(0);
 pub(crate) const B: SiteId = SiteId(1);
 pub(crate) const C: SiteId = SiteId(2);
 pub(crate) const PARTITIONS: u16 = 24;
-/// Longer than the time after which messages are sent again.
+/// Duration above the time after which messages are sent again.
 pub(crate) const RETRY_MS: u64 = 400;
 
 /// The worker of a site, with its journal.
@@ -34,7 +34,7 @@ pub(crate) struct Worker {
 pub(crate) struct Cluster {
     pub(crate) workers: Vec<Worker>,
     pub(crate) links: BTreeMap<(SiteId, SiteId), VecDeque<(u32, Message)>>,
-    /// Records without the numbers of updates.
+    /// Replies to each request, without the numbers of updates.
     pub(crate) replies: BTreeMap<RequestId, Vec<(Response, bool)>>,
     pub(crate) numbers: BTreeMap<RequestId, Vec<Option<i64>>>,
     pub(crate) rare: Vec<&'static str>,
@@ -44,7 +44,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Three sites, of which one may fail. Each home knows that the others are there.
+    /// Creates three sites, of which one may fail. Each home has received reports from the others.
     pub(crate) fn new(adapt: impl Fn(&mut Config)) -> Cluster {
         Cluster::of(3, adapt)
     }
