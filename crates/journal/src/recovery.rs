@@ -302,7 +302,7 @@ fn replay_segments<F: DiskFile>(segments: &[Segment<F>], show: Show<'_>) -> Resu
     Ok(walked.expect("a journal has a segment"))
 }
 
-/// Returns where the records of `segment` must end: where those of the next one begin.
+/// Returns the number at which the records of `segment` must end: the first of the next segment.
 pub(crate) fn until<F>(
     segment: &Segment<F>,
     next: Option<&Segment<F>>,

@@ -26,13 +26,13 @@ const SPARE_BYTES: usize = 1 << 20;
 /// Number of bytes of a snapshot that are passed to its thread at once.
 const HAND_OVER_BYTES: usize = 256 << 10;
 
-/// When written records are synced.
+/// Policy that determines when written records are synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// Immediately. The next sync covers all records that arrive during a sync.
+    /// Syncs immediately. The next sync covers all records that arrive during a sync.
     Always,
-    /// At most this many milliseconds after they were written. A power failure may lose the records
-    /// of such an interval; a crash of the process loses no written records.
+    /// Syncs records at most this many milliseconds after they were written. A power failure may
+    /// lose the records of such an interval; a crash of the process loses no written records.
     Interval {
         /// Maximum time that a record waits, in milliseconds.
         interval_ms: u64,

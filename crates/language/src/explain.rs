@@ -35,7 +35,7 @@ pub struct Transaction {
     pub levels: Vec<Labelled>,
     /// Its phases, in the order of execution.
     pub phases: Vec<Phase>,
-    /// Which stores get witnesses.
+    /// Stores that get witnesses, and the reason.
     pub witnesses: Witnesses,
     /// Number of endorsements.
     pub endorsements: usize,
@@ -124,7 +124,7 @@ pub struct HandedValue {
     pub each_turn: bool,
 }
 
-/// Where witnesses are written.
+/// Stores in which witnesses are written.
 #[derive(Clone, Debug, Serialize)]
 pub struct Witnesses {
     /// The stores; empty if no witnesses are needed.

@@ -137,7 +137,7 @@ const WORDS: &[&str] = &[
     "default ",
 ];
 
-/// Generates a good source in which a stretch is removed, doubled, or replaced by words.
+/// Generates a correct source in which a part is removed, doubled, or replaced by words.
 fn damaged() -> impl Strategy<Value = String> {
     let words = prop::collection::vec(select(WORDS), 0..4);
     (select(good_sources()), any::<prop::sample::Index>(), 0..40_usize, words, any::<bool>())

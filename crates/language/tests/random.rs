@@ -112,7 +112,7 @@ fn weak_values_do_not_influence_strong_stores() {
     for seed in 1..=12_000 {
         let mut random = Random::new(seed);
         let text = source(&mut random, seed % 2 == 0);
-        // Endorsed values may have influence.
+        // Endorsed values may influence strong stores.
         if text.contains("endorse") {
             continue;
         }

@@ -132,7 +132,7 @@ impl Clock for Counted {
 /// Durations of the transactions of a round.
 struct Durations {
     here: Duration,
-    /// Including the time of requests over a network.
+    /// Duration including the time of requests over a network.
     far: Duration,
 }
 
@@ -215,7 +215,8 @@ impl Bench {
             self.clock.0.fetch_add(STEP_MS, Ordering::Relaxed);
             if number % 50 == 0 {
                 let now_ms = self.clock.now_ms();
-                // Others do that in the background: its requests do not count, but its work does.
+                // In practice, this runs in the background: its requests do not count, but its work
+                // does.
                 let before = self.requests.each_ref().map(|one| one.load(Ordering::Relaxed));
                 now(self.collector.collect(&mut self.connections, now_ms)).expect("all is there");
                 for (requests, before) in self.requests.iter().zip(before) {

@@ -177,8 +177,8 @@ impl Collector {
         result
     }
 
-    /// Reads from the databases up to which time commits are visible. The answer stays unknown for
-    /// transactions in a database that does not answer.
+    /// Reads from the databases the time up to which commits are visible. The answer stays unknown
+    /// for transactions in a database that does not answer.
     async fn look_around(&mut self, connections: &mut Connections) -> Result<(), StoreError> {
         let unseen = self.entries.values().filter(|entry| entry.unseen());
         let all: BTreeSet<_> = unseen.flat_map(|entry| databases(&entry.record)).collect();
@@ -315,7 +315,7 @@ impl Step {
         }
     }
 
-    /// Returns what the step writes for a transaction, with the databases.
+    /// Returns the writes of the step for a transaction, each with its database.
     fn writes(self, record: &Record) -> Vec<(Arc<str>, NameWrite)> {
         let id = record.id;
         let home = record.home.iter();
@@ -357,7 +357,7 @@ pub async fn complete(record: &Record, connections: &mut Connections) -> Result<
     Ok(())
 }
 
-/// Returns the databases that contain something of a transaction.
+/// Returns the databases that contain data of a transaction.
 fn databases(record: &Record) -> BTreeSet<Arc<str>> {
     let places = record.witnessed.iter().chain(&record.home).map(|place| &place.database);
     places.chain(record.marks.iter().map(|(database, _)| database)).cloned().collect()
@@ -373,7 +373,8 @@ async fn horizon(
     horizon
 }
 
-/// Removes all fields of the names in `writes`: the recovery leases are stored next to a record.
+/// Removes all fields of the names in `writes`, because the recovery leases are stored next to a
+/// record.
 async fn remove(
     connections: &mut Connections,
     database: &str,

@@ -48,7 +48,7 @@
 //! change at another replica may not have arrived yet. They may still change between that read and
 //! the commit.
 //!
-//! *Stores that are not atomic* promise less. A group that runs there again may repeat its
+//! *Stores that are not atomic* guarantee less. A group that runs there again may repeat its
 //! operations, so each operation is executed at least once. If the coordinator dies before the end
 //! of the first group that writes, the group stays partly executed and no host completes it, as
 //! without Solera.
@@ -180,12 +180,12 @@ enum Stage {
     Over(Box<Outcome>),
 }
 
-/// Next step that a coordinator asks its host for.
+/// Next step that a coordinator requests from its host.
 #[derive(Clone, Debug)]
 pub enum Next {
     /// A request to execute; the host passes the answer to the next call of [`Coordinator::next`].
     Ask(Ask),
-    /// The transaction has ended. [`Coordinator::garbage`] returns what to remove.
+    /// The transaction has ended. [`Coordinator::garbage`] returns the garbage to remove.
     Finished(Outcome),
 }
 
@@ -383,7 +383,7 @@ impl Coordinator {
         self.job.id
     }
 
-    /// Returns how its phases are grouped.
+    /// Returns the groups of its phases.
     pub fn plan(&self) -> &Plan {
         &self.job.plan
     }

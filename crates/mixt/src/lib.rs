@@ -98,7 +98,7 @@ pub mod __macros {
 ///         Err(Error::Aborted(why)) => println!("{why}"),
 ///         done => println!("{} are left", done?),
 ///     }
-///     // An inline transaction. After `=` stands an expression of Rust; without it, the argument is
+///     // An inline transaction. An expression of Rust follows `=`; without it, the argument is
 ///     // the variable of that name.
 ///     let most = 3;
 ///     bank::transaction!(on, |from: handle<counter> in accounts, sum: int = most + 1| -> int {

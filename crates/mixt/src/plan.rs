@@ -16,7 +16,7 @@ use solera_program::types::StoreId;
 use crate::bound::Bindings;
 use crate::location::Location;
 
-/// Groups of a transaction, and what they must store.
+/// Groups of a transaction, and the records and witnesses that they must store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The groups, in the order in which they run.

@@ -7,7 +7,7 @@ use crate::request::calls::StoreError;
 use crate::versioned::Unreadable;
 use crate::witness::TransactionId;
 
-/// What one run of recovery has found and done.
+/// Results of one run of recovery.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// Transactions that this run has completed, for a [`Collector`](crate::collect::Collector).

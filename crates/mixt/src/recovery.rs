@@ -21,7 +21,7 @@ use crate::request::calls::{List, StoreError};
 use crate::versioned::Unreadable;
 use crate::witness;
 
-/// What was found under a record's name.
+/// Data found under a record's name.
 #[derive(Debug)]
 pub enum Found {
     /// A record.
@@ -299,7 +299,7 @@ pub struct Progress {
     pub left: Vec<usize>,
 }
 
-/// Finds out how far a transaction with a record has come, by the done marks of its groups.
+/// Determines the progress of a transaction with a record from the done marks of its groups.
 ///
 /// # Errors
 /// If its module is not known.
@@ -327,8 +327,8 @@ pub async fn progress(
     Ok(progress)
 }
 
-/// Returns why a transaction cannot be completed under the current rights of its users, as far as
-/// that is known without trying. Executes nothing.
+/// Returns the reason why a transaction cannot be completed under the current rights of its users,
+/// as far as that is known without an attempt. Executes nothing.
 ///
 /// # Errors
 /// If its module is not known.

@@ -205,8 +205,8 @@ pub trait Connection: Send {
         false
     }
 
-    /// Returns how far commits are visible (MixT §7.1); `None` if the database does not report
-    /// that.
+    /// Returns the times up to which commits are visible (MixT §7.1); `None` if the database does
+    /// not report that.
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
         Box::pin(async { Ok(None) })
     }

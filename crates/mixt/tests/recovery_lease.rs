@@ -286,7 +286,7 @@ fn a_ticket_with_a_commit_in_doubt_waits_until_the_commit_cannot_arrive() {
         let Outcome::Incomplete { ticket: Some(ticket), why: Why::Taken, .. } = outcome else {
             panic!("{outcome}")
         };
-        // The commit arrives before it can no longer arrive, so that no coordinator waits for that
+        // The commit arrives before its latest possible time, so that no coordinator waits for that
         // time.
         assert_eq!(ask(&bench, &mut connections, &sent), Some(Ok(Reply::Committed)));
         let began_ms = bench.clock.now_ms();

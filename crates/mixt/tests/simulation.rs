@@ -139,7 +139,7 @@ impl Databases {
 /// Events that the judges need.
 #[derive(Default)]
 struct Known {
-    /// Object and outcome of each transaction, by its number. Without an outcome if its client
+    /// Object and outcome of each transaction, by its number. The outcome is missing if its client
     /// died.
     writes: BTreeMap<i64, (u64, bool, Option<Outcome>)>,
     reads: u32,
@@ -163,7 +163,7 @@ struct Known {
 /// Additional events of a world, besides its faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extras {
-    /// Everybody may do everything, and all hosts share a clock.
+    /// Every user has all rights, and all hosts share a clock.
     Plain,
     /// Users have different rights that change, each host has its own clock, and hosts restart.
     Users(Lax),
@@ -254,7 +254,7 @@ impl Setting {
         }
     }
 
-    /// Whether a user lacks a right that a transaction needs.
+    /// Returns whether a user lacks a right that a transaction needs.
     fn lacks(&self, user: Option<&str>, three: bool) -> bool {
         let needed = if three { &DATABASES[..] } else { &DATABASES[..2] };
         user.is_some_and(|user| needed.iter().any(|database| !self.world.users.may(user, database)))
@@ -348,7 +348,7 @@ impl Setting {
         }
     }
 
-    /// Resumes a ticket now and then, even one that others resume.
+    /// Resumes a ticket from time to time, even one that others resume.
     async fn resume_some(&self, connections: &mut Connections, clock: &HostClock, host: usize) {
         let ticket = {
             let known = self.known.borrow();
@@ -529,7 +529,7 @@ fn heal(setting: &Setting) {
     }
 }
 
-/// Runs something while all sites receive commits.
+/// Runs a future while all sites receive commits.
 async fn caught_up<T>(setting: &Setting, future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|context| {
@@ -632,8 +632,8 @@ fn transactions_are_atomic_and_take_effect_once() {
     all_seeds(false);
 }
 
-/// Without leases that time separates: a record, a lease or a mark in a space of level pcpsi is
-/// created once, also at a site that lags.
+/// Time need not separate the leases here: a record, a lease or a mark in a space of level pcpsi is
+/// created only once, even at a site that lags.
 #[test]
 fn transactions_over_pcpsi_spaces_are_atomic_and_take_effect_once() {
     let (mut reads, mut done) = (0, 0);
@@ -687,16 +687,16 @@ fn all_seeds(remote: bool) -> (u64, u64) {
     (run, late)
 }
 
-/// A write witness had replaced another one, whose transaction its own had missed in a stronger
-/// store.
+/// A write witness had replaced another one, although its transaction had missed the commit of the
+/// other one's transaction in a stronger store.
 #[test]
 fn seed_89_replaced_witnesses_are_followed() {
     let setting = run_seed(89, FAULTS, false);
     assert_eq!(setting.known.borrow().torn, [""; 0]);
 }
 
-/// Returns the number of seeds: `MIXT_SEEDS`, or a few. If tickets did not record that a commit is
-/// in doubt, seed 21 would find a group that takes effect twice.
+/// Returns the number of seeds: `MIXT_SEEDS`, or a small default. If tickets did not record that a
+/// commit is in doubt, seed 21 would find a group that takes effect twice.
 fn seeds() -> u64 {
     std::env::var("MIXT_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(24)
 }
@@ -715,7 +715,8 @@ fn run_with_users(seed: u64, lax: Lax, remote: bool) -> Setting {
     setting
 }
 
-/// Users with different rights that change, a clock for each host, and hosts that restart.
+/// The world has users with different rights that change, a clock for each host, and hosts that
+/// restart.
 #[test]
 fn transactions_take_effect_only_with_rights() {
     let (mut refused, mut denied, mut done, mut restarts) = (0, 0, 0, 0);

@@ -188,7 +188,7 @@ fn endorsed_reads_are_checked_before_the_first_write_commits() {
     let commit = |database: &str, request: &Request| database == "one" && is_commit(request);
     let last = bench.until(&mut endorsed, &mut connections, Some(answer), commit);
     assert!(finish(&bench.world, connections.ask(&last.0, &last.1)).is_ok());
-    // Two, because it has read again.
+    // The result is two, because the transaction has read again.
     assert_eq!(register(&bench), Value::Int(2));
 }
 
@@ -252,7 +252,7 @@ fn endorsed_reads_that_a_group_cannot_repeat_are_repeated_before_it_begins() {
     let commits = |_: &str, request: &Request| is_commit(request);
     let commit = bench.until(&mut endorsed, &mut connections, Some(answer), commits);
     assert!(finish(&bench.world, connections.ask(&commit.0, &commit.1)).is_ok());
-    // Two, because it has read again.
+    // The result is two, because the transaction has read again.
     assert_eq!(register(&bench), Value::Int(2));
 }
 

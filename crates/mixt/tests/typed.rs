@@ -185,7 +185,7 @@ fn a_transaction_among_rust_code_captures_variables() {
         }
     ));
     assert_eq!(reported.unwrap(), Some(all::Line { product: "teaa".to_owned(), count: 8 }));
-    // In a function that has only a reference, and whose transaction returns nothing.
+    // Runs in a function that has only a reference. Its transaction returns nothing.
     fn add(on: &mut Session<all::Program>, n: &Handle<Counter, all::stores::weak>) {
         now(all::transaction!(on, |n: handle<counter> in weak| { n.add(1); })).unwrap();
     }

@@ -87,8 +87,8 @@ impl Model {
         }
     }
 
-    /// Does a step, and opens the journal again if the step ends it. Only a power failure may cause
-    /// an error.
+    /// Executes a step, and opens the journal again if the step ends it. Only a power failure may
+    /// cause an error.
     fn step(&mut self, step: &Step) {
         let done = self.try_step(step);
         let failed = done.is_err();

@@ -240,7 +240,7 @@ fn a_segment_of_earlier_records_is_detected() {
     drop(filled(&disk, 70));
     let names = segments(&disk);
     assert_eq!(names.len(), 3);
-    // Another history, with segments of fewer records.
+    // The twin has another history, with segments of fewer records.
     let twin = SimDisk::new(1);
     let (mut journal, _, _) = open(&twin).unwrap();
     for lsn in 1..=8 {

@@ -247,7 +247,7 @@ fn free_space_is_checked_again_on_request() {
 fn a_disk_that_is_full_at_the_start_is_reported_before_the_first_append() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 1));
-    // Less than the next segment needs.
+    // This is less than the next segment needs.
     disk.set_capacity(disk.used() + 4000);
     let (mut journal, _, _) = open(&disk).unwrap();
     assert!(journal.prepare_whole().unwrap_err().is_disk_full());

@@ -192,7 +192,7 @@ impl Lower<'_> {
     }
 
     /// Lowers `handle.name(args)`.
-    #[expect(clippy::too_many_arguments, reason = "what was found of the call, each once")]
+    #[expect(clippy::too_many_arguments, reason = "one per part of the call")]
     fn operation(
         &mut self,
         handle: Var,

@@ -1,4 +1,4 @@
-//! Finds what is likely to fail on bad data.
+//! Finds steps that are likely to fail on bad data.
 
 use std::collections::BTreeSet;
 

@@ -134,19 +134,19 @@ tokens! {
 }
 
 impl TokenKind {
-    /// Whether declarations begin with it.
+    /// Returns whether declarations begin with it.
     pub(crate) fn begins_item(self) -> bool {
         use TokenKind::{Fn, Level, Store, Struct, Transaction};
         matches!(self, Level | Store | Struct | Fn | Transaction)
     }
 
-    /// Whether statements, and nothing else, begin with it.
+    /// Returns whether statements, and nothing else, begin with it.
     pub(crate) fn begins_statement(self) -> bool {
         use TokenKind::{Abort, Break, Continue, For, If, Match, Return, Var, While};
         matches!(self, Var | If | While | For | Match | Return | Break | Continue | Abort)
     }
 
-    /// Whether expressions begin with it.
+    /// Returns whether expressions begin with it.
     pub(crate) fn begins_expression(self) -> bool {
         use TokenKind::{
             Bang, Bytes, Endorse, False, Float, Ident, Int, Minus, New, OpenBracket, OpenParen,

@@ -1,4 +1,4 @@
-//! How far a transaction has taken effect, and whether it holds its recovery lease.
+//! Status of a transaction's commits and of its recovery lease.
 
 /// Status of a transaction's commits. Each state implies what other sites may know of the
 /// transaction.
@@ -11,7 +11,7 @@ pub(super) enum CommitStatus {
     InDoubt,
     /// Something has committed, and the coordinator must acquire the lease before it continues.
     AwaitingLease {
-        /// Time since when this coordinator has to complete the transaction.
+        /// Time since which this coordinator has to complete the transaction.
         since_ms: u64,
     },
     /// Something has committed, and the coordinator holds the lease.
@@ -34,7 +34,7 @@ impl CommitStatus {
         }
     }
 
-    /// Returns the time since when this coordinator has to complete the transaction; `None` before
+    /// Returns the time since which this coordinator has to complete the transaction; `None` before
     /// the first commit.
     pub(super) fn since_ms(self) -> Option<u64> {
         match self {

@@ -94,8 +94,8 @@ impl Coordinator {
         }
     }
 
-    /// Runs a group again with the answers that its worker got. It reads and decides the same as
-    /// there.
+    /// Runs a group again with the answers that its worker got. It reads the same values and
+    /// decides the same as there.
     fn replay(&mut self, run: &mut GroupRun, remote_replies: RemoteReplies) -> Replayed {
         let mut replies = remote_replies.replies.into_iter();
         let mut step = run.next(None);

@@ -31,7 +31,7 @@ pub struct Horizon {
     pub stable: u64,
 }
 
-/// Kind of a transaction, and what to read at its start.
+/// Kind of a transaction, and the named objects to read at its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Begin {
     /// Whether it uses a space that orders transactions: linearizable or por.
@@ -184,9 +184,9 @@ pub enum StoreError {
     WrongData {
         /// The key.
         key: Arc<str>,
-        /// What the key holds.
+        /// Kind of data that the key holds.
         found: String,
-        /// What the program expects.
+        /// Kind of data that the program expects.
         wanted: String,
     },
 }

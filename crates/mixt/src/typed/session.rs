@@ -23,7 +23,7 @@ use crate::store::Database;
 
 /// Services that transactions need besides databases.
 pub trait Host: Clock {
-    /// Returns a number that nobody can guess and that is not drawn again.
+    /// Returns an unpredictable number that is never returned again.
     fn random(&self) -> u64;
 
     /// Returns the name of a module in records: the same on all hosts that complete transactions of
@@ -134,7 +134,7 @@ impl<P: Program> Session<P> {
     /// If the transaction does not return an `R`.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    /// See [`Error`].
     #[doc(hidden)]
     pub async fn call<R: FromValue>(
         &mut self,

@@ -54,7 +54,7 @@ pub(crate) struct World {
     pub(crate) users: Users,
 }
 
-/// A commit that takes effect after everybody has stopped waiting for its answer.
+/// A commit that takes effect after its client has stopped waiting for the answer.
 struct Late {
     due_ms: u64,
     session: Box<dyn Connection>,
@@ -133,7 +133,7 @@ pub(crate) struct Faulty {
     pub(crate) world: Arc<World>,
     /// Worker that runs groups of phases next to it.
     pub(crate) remote: Option<Arc<Remote>>,
-    /// User of its sessions; `None` for the host, which may do everything.
+    /// User of its sessions; `None` for the host, which has all rights.
     pub(crate) user: Option<Arc<str>>,
 }
 
@@ -144,7 +144,7 @@ impl Faulty {
 }
 
 struct FaultyConnection {
-    /// `None` while the worker has borrowed it.
+    /// Connection to the database; `None` while the worker has borrowed it.
     inner: Option<Box<dyn Connection>>,
     world: Arc<World>,
     memory: Memory,
@@ -367,7 +367,7 @@ impl Connection for FaultyConnection {
     }
 }
 
-/// Runs something to its end, while time passes.
+/// Runs a future to its end, while time passes.
 pub(crate) fn finish<T>(world: &World, future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     loop {

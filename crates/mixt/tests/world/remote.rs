@@ -66,7 +66,7 @@ impl Remote {
         Ok(RemoteReplies::decode(&remote_replies.encode()).unwrap())
     }
 
-    /// Delivers late remote groups, for ever.
+    /// Delivers late remote groups in an endless loop.
     pub(crate) async fn deliver(&self, world: Arc<World>) {
         let clock = WorldClock(Arc::clone(&world));
         loop {
