@@ -240,7 +240,7 @@ impl Writer {
 fn drain(inbox: Receiver<Entry>, mut out: impl Write) {
     for entry in inbox {
         match entry {
-            // In one write, so that lines do not mix with other output.
+            // Writes the line in one call, so that lines do not mix with other output.
             Entry::Line(line) => drop(out.write_all(&line)),
             Entry::Flush(written) => drop(written),
         }

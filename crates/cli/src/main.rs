@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     let command = match parse() {
         Ok(cli) => cli.command,
         Err(text) if text.use_stderr() => text.exit(),
-        // --help and --version.
+        // This is the text of --help or --version.
         Err(text) => {
             output::note(text.print());
             return output::finish(ExitCode::SUCCESS);

@@ -19,7 +19,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Shows what `text` returns and the time since the beginning.
+    /// Shows the text that `text` returns, and the time since the beginning.
     pub(crate) fn begin(text: impl Fn() -> String + Send + 'static) -> Progress {
         if !std::io::stderr().is_terminal() {
             return Progress::in_lines(text);

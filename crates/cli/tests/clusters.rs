@@ -119,7 +119,7 @@ async fn mismatches_with_the_other_cluster_are_reported_when_a_module_is_loaded(
         let error = load(&mut client, "names=notes").await.unwrap_err().to_string();
         assert!(error.contains("notes is causal: it must be linearizable"), "{error}");
     }
-    // A cluster with another name than the store.
+    // Here, the name of the cluster differs from that of the store.
     let text = space("directory", "linearizable");
     let file = folder.file("third.toml", &text);
     let third = Up::start(&["--config", file.to_str().unwrap()]);

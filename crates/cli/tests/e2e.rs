@@ -442,7 +442,7 @@ async fn a_first_command_is_listed_while_it_waits() {
     let mut me = up.client(1).await;
     let mut waiting = TcpStream::connect(("127.0.0.1", up.port + 1)).unwrap();
     let address = waiting.local_addr().unwrap().to_string();
-    // The year 3000.
+    // The time is in the year 3000.
     waiting.write_all(b"SOLERA.ATTACH UNTIL 32503680000000 600000\r\n").unwrap();
     eventually("the waiting command is listed", async || {
         let all = listed(&mut me, &["CLIENT", "LIST"]).await;
@@ -506,7 +506,7 @@ fn output_that_cannot_be_written_is_an_error() {
         let mut child = command.spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
-        // What takes longer than two seconds prints its progress.
+        // A command that takes longer than two seconds prints its progress.
         let said = String::from_utf8_lossy(&output.stderr);
         let complains = said.contains("solera:") || said.contains("panicked");
         assert!(output.status.success() && !complains, "{arguments:?}: {output:?}");

@@ -37,7 +37,7 @@ fn in_one_process() -> Up {
     Up::configured(Box::leak(format!("{SPACES}{sites}").into_boxed_str()), "")
 }
 
-/// Runs `solera home` against a site of `solera up`, while other tasks go on.
+/// Runs `solera home` against a site of `solera up`, while other tasks continue.
 async fn home(up: &Up, at: u16, arguments: &[&str]) -> Output {
     let mut command = Command::new(SOLERA);
     command.arg("home").args(arguments).args(["--at", &up.at(at)]);

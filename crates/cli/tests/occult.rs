@@ -272,7 +272,7 @@ fn transactions_over_two_protocols_are_rejected_by_name() {
     }
     assert_eq!(client.ask("EXISTS s:1"), ":0");
     assert_eq!(client.ask("EXISTS x"), ":0");
-    // Both spaces are usable by turns in one session, and its token covers both.
+    // One session can use both spaces in turn, and its token covers both.
     assert_eq!(client.ask("SET s:1 a"), "+OK");
     assert_eq!(client.ask("SET x a"), "+OK");
     let token = client.ask("SOLERA.TOKEN");
@@ -314,8 +314,8 @@ async fn a_session_chooses_what_its_stale_reads_do() {
     assert!(number(&field(&mut one, "SOLERA.STALE", "at-home").await) > at_home);
 }
 
-/// The session must learn the outcome of an update before it goes on, and a barrier does not ignore
-/// that update.
+/// The session must learn the outcome of an update before it continues, and a barrier does not
+/// ignore that update.
 #[tokio::test]
 async fn an_update_without_its_home_is_unknown_and_holds_its_session() {
     let up = up();
@@ -435,7 +435,7 @@ async fn a_backup_contains_transactions_as_a_whole_and_what_they_depend_on() {
                 let mut set = vec!["MSET"];
                 names.iter().for_each(|name| set.extend([name.as_str(), &number]));
                 here.command(&set).await.unwrap();
-                // Depends on the transaction.
+                // This write depends on the transaction.
                 here.set(&format!("s:{writer}-after"), &number).await.unwrap();
                 hand_on(here, there).await;
                 round += 1;
@@ -449,7 +449,7 @@ async fn a_backup_contains_transactions_as_a_whole_and_what_they_depend_on() {
         }
         let file = folder.at(&format!("{round}.backup"));
         let (from, to) = (up.at(1 + round % 2), file.to_str().unwrap().to_owned());
-        // The writers go on meanwhile.
+        // The writers continue meanwhile.
         let taken = tokio::task::spawn_blocking(move || solera(&["backup", "--from", &from, &to]));
         ok(&taken.await.unwrap());
         let found = strings_of(&file);
@@ -607,7 +607,7 @@ async fn a_backup_of_pcpsi_keys_is_restored() {
     let folder = Folder::new();
     let file = folder.at("backup");
     let file = file.to_str().unwrap();
-    // The site has the writes that it has acknowledged, also those of homes at the other site.
+    // The site has the writes that it has acknowledged, including those of homes at the other site.
     let taken = solera(&["backup", "--from", &up.at(1), file]);
     ok(&taken);
     let amount = "603 keys: 601 strings, 1 set with 2500 elements, 1 hash with 2 fields";

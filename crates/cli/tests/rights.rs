@@ -1,4 +1,4 @@
-//! Rights of module calls: a call may do what its user may do, also when servers complete it.
+//! Rights of module calls: a call has the rights of its user, even when servers complete it.
 
 mod common;
 
@@ -197,7 +197,7 @@ async fn calls_without_rights_known_beforehand_are_rejected_before_any_effect() 
     // A permitted call takes effect completely.
     assert_eq!(world.get("log:bob").await.as_deref(), Some("1"));
 
-    // Missing rights to a command, and to a space.
+    // These rules lack the right to a command, and to a space.
     for (rules, expected) in [
         (
             "commands = ['+@all', '-incrby']\nkeys = ['*']".to_owned(),

@@ -35,7 +35,7 @@ fn settings_change_while_the_server_runs() {
     up.says("s.toml again: transaction_timeout_ms is 1 (was 60000)");
     assert_eq!(first.ask("SOLERA.BEGIN"), "+OK");
     wait_until("the transaction was idle", || first.ask("GET k").starts_with("-NOTX"));
-    // More than a process can have.
+    // This is more than a process can have.
     up.reload("log_level = 'info'\nmax_connections = 4000000000\ntransaction_timeout_ms = 1");
     up.says("instead of 4000000000, because this process may have only");
     up.reload("log_level = 'error'\nmax_connections = 2\ntransaction_timeout_ms = 1");

@@ -156,7 +156,7 @@ impl Stage {
     }
 }
 
-/// Whether a reply matches the expected one, whose lines may end with `…`.
+/// Returns whether a reply matches the expected one, whose lines may end with `…`.
 fn matches(expected: &[String], got: &[String]) -> bool {
     let line = |(expected, got): (&String, &String)| match expected.strip_suffix('…') {
         Some(start) => got.trim_start_matches('"').starts_with(start.trim_start_matches('"')),

@@ -29,8 +29,8 @@ struct Plan {
 }
 
 impl Plan {
-    /// `head` precedes the sites in the file. Tests run at the same time, so each uses its own
-    /// ports.
+    /// Creates a plan whose configuration begins with `head`. Tests run at the same time, so each
+    /// uses its own ports.
     fn new(head: &str) -> Plan {
         let port = free_ports(&["127.0.0.1", "127.0.0.2"]);
         let folder = Folder::new();
@@ -572,8 +572,8 @@ fn a_process_raises_its_limit_of_open_files() {
     assert_eq!(line.split_whitespace().nth(3), Some("4000"), "{line}");
 }
 
-/// Keys of a space that `primary` runs: at every node of a site, after all nodes were killed, and
-/// after a site was lost.
+/// Every node of a site serves the keys of a space that `primary` runs, even after all nodes were
+/// killed and after a site was lost.
 #[tokio::test]
 async fn every_node_of_a_site_serves_keys_of_primary_and_keeps_them() {
     let mut plan = Plan::new(

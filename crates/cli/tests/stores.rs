@@ -188,7 +188,7 @@ async fn stores_are_reached_over_tls_and_their_certificates_are_verified() {
     for name in ["ca.pem", "other.pem"] {
         std::fs::copy(tls.join(name), folder.at(&format!("stores-{name}"))).unwrap();
     }
-    // A cluster that requires certificates of its clients.
+    // This cluster requires certificates of its clients.
     let port = free_ports(&["127.0.0.1"]);
     let [plain, secure, peer, admin] = [0, 1, 2, 3].map(|purpose| port + purpose);
     let far = format!(

@@ -143,7 +143,7 @@ async fn a_copy_of_the_data_from_after_the_last_start_is_rejected() {
     write(&nodes[1], &nodes[0], "before").await;
     let older = plan.folder.join("older");
     copy(&plan.data_of(1), &older);
-    // Longer than the time by which a node may promise in advance.
+    // This is longer than the time by which a node may promise in advance.
     tokio::time::sleep(Duration::from_millis(500)).await;
     write(&nodes[1], &nodes[0], "after").await;
     nodes[1].kill();
@@ -161,8 +161,8 @@ async fn a_copy_that_lacks_only_promised_times_is_rejected() {
     write(&nodes[0], &nodes[1], "before").await;
     let older = plan.folder.join("older");
     copy(&plan.data_of(1), &older);
-    // Longer than the time by which a node may promise in advance, so that the other node has
-    // recorded it.
+    // This is longer than the time by which a node may promise in advance, so that the other node
+    // has recorded the promise.
     tokio::time::sleep(Duration::from_secs(2)).await;
     write(&nodes[0], &nodes[1], "after").await;
     nodes[1].kill();

@@ -111,7 +111,7 @@ fn users_may_do_only_what_their_rules_permit() {
     let no =
         |name: &str| format!("-NOPERM this user has no permissions to run the '{name}' command");
     assert_eq!(client.ask("AUTH bob pw"), "+OK");
-    // Keys of both workers.
+    // These keys belong to both workers.
     for i in 0..8 {
         assert_eq!(client.ask(&format!("SET cart:{i} x")), "+OK");
         assert_eq!(client.ask(&format!("GET other:{i}")), NO_KEY);

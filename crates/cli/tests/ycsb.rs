@@ -54,7 +54,7 @@ async fn a_cluster_of_solera_is_measured_at_all_sites_and_in_transactions() {
     let mut client = up.client(2).await;
     let keys = client.command(&["DBSIZE"]).await.unwrap();
     assert_eq!(keys, solera::Value::Integer(200));
-    // YCSB's first key.
+    // This is YCSB's first key.
     let value = client.get("cart:user6284781860667377211").await.unwrap();
     assert_eq!(value.map(|value| value.len()), Some(100));
     for sending in ["interactive", "multi"] {

@@ -406,7 +406,7 @@ async fn another_cluster_conforms_as_a_database() {
     };
     let names = levels.map(|level| (level.name(), level));
     let far: Arc<dyn Database> = Arc::new(Cluster::new("far", names, connect.clone()));
-    // Pooled, as in the server.
+    // The connections are pooled, as in the server.
     let far = Pool::new(far, 4, std::time::Duration::from_secs(60));
     let [linearizable, causal, eventual] = levels.map(Level::name);
     conformance::transactions_are_atomic(&far, causal).await;
@@ -417,7 +417,7 @@ async fn another_cluster_conforms_as_a_database() {
     for space in [linearizable, causal, eventual] {
         conformance::objects_do_what_the_language_says(&far, space).await;
     }
-    // The declaration must be true.
+    // The declaration must match the cluster.
     let other = Cluster::new("near", [("causal", Level::Causal)], connect.clone());
     let error = other.connect().await.err().unwrap().to_string();
     assert_eq!(

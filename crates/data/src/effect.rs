@@ -35,7 +35,7 @@ impl Dot {
     }
 }
 
-/// What a transaction observed of one key: the effects within its snapshot.
+/// Effects on one key that a transaction observed: those within its snapshot.
 ///
 /// A snapshot contains the transactions whose commit vectors it covers. The dot alone does not
 /// decide this: a transaction's dot may be within the snapshot's entries although the transaction

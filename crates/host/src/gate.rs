@@ -9,8 +9,7 @@ use crate::checkpoint::Checkpoints;
 use crate::log::Log;
 use crate::options::{Options, Rule};
 
-/// Bytes of records from which they are to be submitted to the disk, where no output waits for
-/// them.
+/// Number of bytes at which records are submitted to the disk if no output waits for them.
 const SUBMIT_BYTES: usize = 256 << 10;
 
 pub(crate) struct Gate<M: Machine, L: Log, C> {
@@ -91,8 +90,8 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
         None
     }
 
-    /// Returns a client that may go on now; holds one that must wait for the records of its direct
-    /// call.
+    /// Returns a client that may continue now; holds one that must wait for the records of its
+    /// direct call.
     pub(crate) fn hold(&mut self, client: C) -> Option<C> {
         if self.stopped {
             return self.answers().then_some(client);

@@ -37,7 +37,7 @@ pub trait LevelMarker: sealed::Sealed + Copy + 'static {
 )]
 pub trait AtLeast<Weaker: LevelMarker>: LevelMarker {}
 
-/// A level that has a join with `Other`. Any two levels have one.
+/// A level that has a join with `Other`. Any two levels have a join.
 pub trait JoinWith<Other: LevelMarker>: LevelMarker {
     /// Strongest level that is not stronger than either level: the level of a value that depends on
     /// values of both.

@@ -33,8 +33,8 @@
 //! # Limits
 //! The types track values, and nothing else:
 //! - **Branches.** What a program does after a branch on an endorsed value does not carry the
-//!   value's level: `if *count.endorse() > 0 { … }` decides about everything in the braces, also
-//!   about strong writes. In the MixT language, the level of a condition applies to all effects
+//!   value's level: `if *count.endorse() > 0 { … }` decides about everything in the braces,
+//!   including strong writes. In the MixT language, the level of a condition applies to all effects
 //!   that it decides about.
 //! - **Side effects of closures.** A closure passed to [`At::map`] sees the value. The closure can
 //!   print the value, store it elsewhere, panic or not return. Rust has no means to reject such a

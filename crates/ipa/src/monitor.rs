@@ -18,13 +18,13 @@ const BUCKETS: usize = 96;
 const FEW: u32 = 4;
 /// A read is attempted if at least this share of the known reads arrived within its bound.
 const LIKELY: f64 = 0.9;
-/// Of this many reads that are not likely to arrive in time, one is attempted: 1.6%.
+/// One of this many reads that are unlikely to arrive in time is attempted: 1.6%.
 const PROBED: u32 = 64;
 
 /// Monitor of one kind of read: of one client, one operation and one level.
 ///
-/// The caller asks before each read whether to attempt it with its bound, and reports what came of
-/// each attempt. All times are those since a fixed moment, by a clock that does not go back.
+/// The caller asks before each read whether to attempt it with its bound, and reports the result of
+/// each attempt. All times are measured since a fixed moment, by a clock that does not go back.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     /// Weight of the reads that arrived, by latency.
@@ -43,7 +43,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Creates a monitor that knows nothing. It attempts the first reads.
+    /// Creates a monitor without observations. It attempts the first reads.
     pub fn new(now: Duration) -> Monitor {
         Monitor {
             arrived: [0.0; BUCKETS],
@@ -96,7 +96,7 @@ impl Monitor {
         if of == 0.0 { 0.0 } else { met / of }
     }
 
-    /// Returns whether fewer than [`FEW`] attempts so far tell whether reads arrive within a bound.
+    /// Returns whether fewer than [`FEW`] attempts so far show whether reads arrive within a bound.
     fn is_unknown(&self, bound: Duration) -> bool {
         let given_up = self.ever_given_up[bucket(bound)..].iter();
         given_up.fold(self.ever_arrived, |sum, more| sum.saturating_add(*more)) < FEW
@@ -128,7 +128,7 @@ impl Monitor {
 
 fn bucket(latency: Duration) -> usize {
     let doublings = (latency.as_secs_f64() / SHORTEST).log2().max(0.0);
-    // Too large numbers become the greatest one.
+    // The last of these buckets also contains all longer latencies.
     ((doublings * PER_DOUBLING) as usize).min(BUCKETS - 2)
 }
 
@@ -205,15 +205,15 @@ mod tests {
         let mut monitor = Monitor::new(now);
         let (_, in_vain) = run(&mut monitor, &mut now, 1000, 10 * MS, |_| 60 * MS);
         assert!(in_vain < 25, "{in_vain}");
-        // What was given up after 10 ms shows nothing about 100 ms.
+        // Reads that were given up after 10 ms show nothing about a bound of 100 ms.
         assert_eq!(run(&mut monitor, &mut now, 100, 100 * MS, |_| 60 * MS), (100, 0));
-        // What arrived after 60 ms shows that 10 ms are too short.
+        // Reads that arrived after 60 ms show that a bound of 10 ms is too short.
         let (attempted, _) = run(&mut monitor, &mut now, 100, 10 * MS, |_| 60 * MS);
         assert!(attempted < 5, "{attempted}");
         assert!(monitor.likelihood(100 * MS) > 0.99 && monitor.likelihood(10 * MS) < 0.01);
     }
 
-    /// At any pace: the monitor need not learn again what it learned long ago.
+    /// At any pace of reads, the monitor keeps what it learned long ago.
     #[test]
     fn attempts_in_vain_are_few_also_for_clients_that_read_rarely() {
         for pace in [10 * MS, 200 * MS, 5_000 * MS] {

@@ -29,17 +29,17 @@ use crate::{At, Causal, Consistent, Inconsistent, LocalQuorum, Por, Quorum};
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a value has no effect unless it is used"]
 pub enum Rushed<T> {
-    /// Of the strongest level.
+    /// Value of the strongest level.
     Consistent(Consistent<T>),
-    /// Of level `por`.
+    /// Value of level `por`.
     Por(Por<T>),
-    /// Of level `quorum`.
+    /// Value of level `quorum`.
     Quorum(Quorum<T>),
-    /// Of level `local_quorum`.
+    /// Value of level `local_quorum`.
     LocalQuorum(LocalQuorum<T>),
-    /// Of level `causal`.
+    /// Value of level `causal`.
     Causal(Causal<T>),
-    /// Of the weakest level.
+    /// Value of the weakest level.
     Inconsistent(Inconsistent<T>),
 }
 

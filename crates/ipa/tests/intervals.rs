@@ -45,12 +45,12 @@ const ARITHMETIC: [Arithmetic; 3] = [
     (Interval::checked_mul, |one, other| one * other, "product"),
 ];
 
-/// Bounds, of which every other one is small enough that its products fit.
+/// Generates bounds, of which every other one is small enough that its products fit.
 fn bound() -> impl Strategy<Value = i8> {
     prop_oneof![any::<i8>(), -9..=9_i8]
 }
 
-/// All pairs of values of two intervals.
+/// Returns all pairs of values of two intervals.
 fn pairs(one: Interval<i8>, other: Interval<i8>) -> impl Iterator<Item = (i8, i8)> {
     let ((a, b), (c, d)) = (one.bounds(), other.bounds());
     (a..=b).flat_map(move |x| (c..=d).map(move |y| (x, y)))

@@ -37,7 +37,7 @@ pub(crate) fn reply(program: &Program, value: &Value, ty: &Type) -> Reply {
             let named = |name: &str| Reply::Bulk(name.as_bytes().to_vec());
             Reply::Map(pairs.map(|((name, ty), value)| (named(name), one(value, ty))).collect())
         }
-        // A handle, in the form of an argument.
+        // A handle is returned in the form of an argument.
         (value, ty) => match Codec::new(program).result(value, ty) {
             Ok(bytes) => Reply::Bulk(bytes),
             Err(error) => Reply::Error(format!("ERR the result cannot be returned: {error}")),

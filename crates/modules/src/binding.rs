@@ -70,7 +70,7 @@ fn levels(own: &Own, stores: &[Store]) -> Vec<(String, Level)> {
     spaces.chain(others).collect()
 }
 
-/// Returns which spaces a store may be bound to, and the one that was probably meant.
+/// Returns the spaces to which a store may be bound, and the one that was probably meant.
 fn suggestion(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Level)]) -> String {
     let matching = all.iter().filter(|(_, level)| accepts.contains(level));
     let matching: Vec<&str> = matching.map(|(name, _)| name.as_str()).collect();

@@ -19,7 +19,7 @@ pub(crate) enum Principal {
     Caller,
     /// A user.
     User(Arc<str>),
-    /// The server itself, which may do everything.
+    /// The server itself, which has all rights.
     Server,
 }
 

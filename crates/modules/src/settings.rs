@@ -11,7 +11,7 @@ use solera_program::run;
 pub struct Settings {
     /// Maximal size of a module's source, in bytes.
     pub source_bytes: usize,
-    /// Limits of a transaction, and how long it is retried.
+    /// Limits of a transaction, and of the time for which it is retried.
     pub limits: Limits,
     /// Number of threads that run calls.
     pub threads: usize,

@@ -72,7 +72,7 @@ async fn a_module_loaded_at_one_site_is_called_at_another() {
     );
     let sent = call(&mut there, &["groups.post", &group, "audit:all", "hello"]).await.unwrap();
     assert_eq!(sent, Value::Integer(1));
-    // The session sees what a call wrote, without a module too.
+    // The session sees what a call wrote, even without a module.
     let inbox = call(&mut there, &["groups.inbox", &ann]).await.unwrap();
     assert_eq!(inbox, Value::Set(vec![Value::Bulk(b"hello".to_vec())]));
     let user = there.hgetall(&ann).await.unwrap();
@@ -81,7 +81,7 @@ async fn a_module_loaded_at_one_site_is_called_at_another() {
     assert_eq!(inbox, BTreeSet::from(["hello".to_owned()]));
     let log = there.hgetall("log:all").await.unwrap();
     assert_eq!(log.values().collect::<Vec<_>>(), ["hello"]);
-    // Its token carries that to another session.
+    // Its token transfers this to another session.
     let token = there.token().await.unwrap();
     here.attach(&token).await.unwrap();
     let inbox = call(&mut here, &["groups.inbox", &ann]).await.unwrap();
@@ -338,7 +338,7 @@ async fn a_transaction_whose_coordinator_died_is_completed() {
     let group = text(&call(&mut client, &["groups.create_group", "tea"]).await.unwrap());
     call(&mut client, &["groups.join", &group, &user]).await.unwrap();
 
-    // Do what a program with Solera as its store would do until it dies.
+    // Does the same as a program with Solera as its store that dies.
     let embedded = cluster.clone();
     let spaces = Spaces::of(move || {
         let cluster = embedded.clone();
@@ -490,8 +490,8 @@ async fn a_call_has_the_rights_of_its_user() {
         &["SOLERA.BEGIN"][..],
         &["HGET", "solera:modules", "o"],
         &["SOLERA.MODULE", "DROP", "o"],
-        // A record that a server would complete with its own rights, and reads of other users'
-        // records.
+        // These commands forge a record that a server would complete with its own rights, and read
+        // other users' records.
         &["HSET", "mail:solera:mixt:r:1", "0", "forged"],
         &["HGETALL", "mail:solera:mixt:r:1"],
         &["MGET", "mail:a", "mail:solera:mixt:r:1"],

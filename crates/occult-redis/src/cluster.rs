@@ -35,7 +35,7 @@ const LEAST_ATTEMPT: Duration = Duration::from_millis(50);
 /// A replica is read if its round trip is at most this much longer than the master's.
 const PREFERENCE: Duration = Duration::from_micros(500);
 
-/// Failure of a request, which may have been executed, or was not.
+/// Failure of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Failure {
     /// The request may have been executed; the caller may repeat it if it is idempotent.
@@ -55,7 +55,7 @@ pub(crate) struct Reach {
     pub(crate) timeout: Duration,
     /// Time after which a replica without its master is not read any more.
     pub(crate) silence: Duration,
-    /// How strings are stored.
+    /// Layout of stored strings.
     pub(crate) layout: Layout,
 }
 
@@ -68,7 +68,7 @@ struct Known {
     /// Smoothed round trips.
     trips: BTreeMap<String, Duration>,
     avoided: BTreeMap<String, Instant>,
-    /// How far each node's clock is ahead of this process's, in µs.
+    /// Difference by which each node's clock is ahead of this process's, in µs.
     clocks: BTreeMap<String, i64>,
     slow: BTreeMap<ShardId, Instant>,
     lives: Lives,
@@ -79,7 +79,7 @@ pub(crate) struct Cluster {
     pub(crate) reach: Reach,
     known: Mutex<Known>,
     means: Mutex<Means>,
-    /// Lets one poll run at a time.
+    /// Lock that lets only one poll run at a time.
     polling: tokio::sync::Mutex<()>,
 }
 
@@ -281,7 +281,7 @@ impl Cluster {
         }
     }
 
-    /// Sends a read to a node near by. Returns the answer; `None` if another node must be asked.
+    /// Sends a read to a nearby node. Returns the answer; `None` if another node must be asked.
     pub(crate) async fn ask_near(&self, address: &str, bytes: Vec<u8>) -> Option<Value> {
         let node = match self.node(address).await {
             Ok(node) => node,
@@ -306,7 +306,7 @@ impl Cluster {
         now().saturating_add_signed(ahead)
     }
 
-    /// Notes what a master's clock shows.
+    /// Notes the reading of a master's clock.
     pub(crate) fn note_time(&self, address: &str, time: u64) {
         let ahead = time.cast_signed().wrapping_sub(now().cast_signed());
         self.known().clocks.insert(address.to_owned(), ahead);
@@ -360,7 +360,7 @@ impl Cluster {
     }
 
     /// Returns the time limit of one attempt: a part of the request's limit, because a master that
-    /// does not answer may be dead, and its slots may soon have another master.
+    /// does not answer may have failed, and its slots may soon have another master.
     fn attempt_limit(&self) -> Duration {
         (self.reach.timeout / 4).max(POLL_TIMEOUT)
     }

@@ -1,6 +1,6 @@
-//! Commands of Redis that access one key, and how they access it.
+//! Commands of Redis that access one key, and their kinds of access.
 
-/// How a command accesses its key.
+/// Kind of a command's access to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It reads.
@@ -16,7 +16,7 @@ pub enum Access {
 pub struct Call {
     /// The key.
     pub key: Vec<u8>,
-    /// How it accesses the key.
+    /// Kind of its access to the key.
     pub access: Access,
     /// Whether its reply does not depend on the value that it overwrites.
     pub blind: bool,

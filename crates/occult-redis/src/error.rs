@@ -46,7 +46,7 @@ pub enum Error {
     Unknown {
         /// The slot whose master did not answer.
         slot: ShardId,
-        /// What happened.
+        /// The reason.
         why: String,
     },
     /// The transaction has committed, and the replies of some commands are missing.

@@ -46,12 +46,12 @@ pub(crate) fn script() -> String {
     format!("{TEXT}\nreturn run(table.remove(ARGV, 1), KEYS, ARGV)\n")
 }
 
-/// How functions are called.
+/// Means by which functions are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Means {
     /// Digest of the script; `None` for Redis Functions.
     pub(crate) script: Option<String>,
-    /// How strings are stored.
+    /// Layout of stored strings.
     pub(crate) layout: Layout,
 }
 
@@ -148,7 +148,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) calls: Vec<&'a Call>,
 }
 
-/// What a gateway adds to a [`Wish`] when it sends it.
+/// Data that a gateway adds to a [`Wish`] when it sends it.
 #[derive(Clone, Debug)]
 pub(crate) struct Sending {
     /// Time of the gateway, in µs.
@@ -156,7 +156,7 @@ pub(crate) struct Sending {
     /// Time from which the master refuses the request, by its own clock, in µs.
     pub(crate) deadline: u64,
     pub(crate) again: bool,
-    /// How far a stamp may be ahead of the clocks, in µs.
+    /// Largest difference by which a stamp may be ahead of the clocks, in µs.
     pub(crate) ahead: u64,
     /// Time for which the timestamps of absent keys stay, in ms.
     pub(crate) grace: u64,

@@ -1,4 +1,4 @@
-//! Sessions: what they depend on, and how they read and write.
+//! Sessions: their dependencies, reads and writes.
 
 mod committing;
 mod open;
@@ -32,7 +32,7 @@ const SITE: SiteId = SiteId(0);
 /// Greatest number of masters on whose last writes a token may depend. Larger clusters of Redis are
 /// not recommended, and the contents of a token are stored with each later write of its session.
 const MOST_LIVES: usize = 1000;
-/// Begin of a token's text.
+/// Prefix of a token's text.
 const TOKEN: &str = "OR1";
 
 /// Settings of a gateway.
@@ -40,19 +40,20 @@ const TOKEN: &str = "OR1";
 pub struct Options {
     /// Number of entries of timestamps, the catch-all included.
     pub entries: u16,
-    /// Hosts, or `HOST:PORT`, of the nodes that are read. If it is empty, the gateway measures
-    /// which are near.
+    /// Hosts, or `HOST:PORT`, of the nodes that are read. If the list is empty, the gateway
+    /// measures which nodes are near.
     pub near: Vec<String>,
     /// Time limit of a command, with all its attempts.
     pub timeout: Duration,
-    /// How far a stamp may be ahead of both the gateway's and the master's clock.
+    /// Largest difference by which a stamp may be ahead of both the gateway's and the master's
+    /// clock.
     pub ahead: Duration,
     /// Time for which the timestamp of a removed key stays. Replicas that have been without their
     /// master for longer are not read.
     pub keep_removed: Duration,
     /// Time after which an undecided transaction is aborted.
     pub expiry: Duration,
-    /// How strings are stored. All gateways to a cluster must have the same layout.
+    /// Layout of stored strings. All gateways to a cluster must have the same layout.
     pub layout: Layout,
 }
 
@@ -70,7 +71,7 @@ impl Default for Options {
     }
 }
 
-/// What to do with a stale read (§4.3), after some retries at the replica.
+/// Action after a stale read (§4.3) and some retries at the replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// Read at the master.
@@ -118,7 +119,7 @@ pub struct Gateway {
     cluster: Arc<Cluster>,
     homes: Homes,
     options: Options,
-    /// Distinguishes this gateway's transactions from those of others.
+    /// Identifier that distinguishes this gateway's transactions from those of others.
     id: String,
     next: AtomicU64,
 }
@@ -208,7 +209,7 @@ impl Gateway {
         }
     }
 
-    /// Returns the error for a session that depends on a lost write of this life. Finds out where
+    /// Returns the error for a session that depends on a lost write of this life. Determines where
     /// the life ended, so that later writes of the application do not depend on the lost writes.
     async fn lost(&self, slot: ShardId, life: Life) -> Error {
         if !matches!(self.cluster.lives(|lives| lives.state(life)), State::Ended(_)) {
@@ -293,7 +294,7 @@ impl Session {
     /// Replaces the session's dependencies by those of a token, or by none for an empty text.
     ///
     /// # Errors
-    /// The text is no token, or depends on a time that is still to come.
+    /// The text is not a token, or depends on a time in the future.
     pub fn attach(&mut self, token: &str) -> Result<(), Error> {
         if token.is_empty() {
             let fresh = self.gateway.session();
@@ -376,7 +377,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Waits before an attempt to get a lock: 1, 2, 4 up to 32 ms, and a part that differs between
-/// gateways, so that two gateways do not meet again and again.
+/// gateways, so that two gateways do not conflict repeatedly.
 async fn wait_for_lock(attempt: u32, seed: u64) {
     let base = 1_000 << attempt.min(5);
     let part = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

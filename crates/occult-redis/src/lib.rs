@@ -1,11 +1,11 @@
 //! Occult on an unmodified Redis Cluster: causal sessions and transactions under PC-PSI.
 //!
 //! The shards are the cluster's slots, and their homes are the slots' masters. Functions at the
-//! masters assign stamps and decide transactions. Sessions read at replicas near by, and check
-//! their reads by the rules of `solera_occult`.
+//! masters assign stamps and decide transactions. Sessions read at nearby replicas, and check their
+//! reads by the rules of `solera_occult`.
 //!
-//! `docs/formats/occult-redis.md` describes the records that lie in Redis beside the values, and
-//! `docs/decisions/0037-occult-on-redis-cluster.md` gives the reasons.
+//! `docs/formats/occult-redis.md` describes the records that are stored in Redis beside the values,
+//! and `docs/decisions/0037-occult-on-redis-cluster.md` gives the reasons.
 //!
 //! | module | subject |
 //! |---|---|

@@ -94,11 +94,11 @@ pub(crate) fn join(host: &str, port: impl std::fmt::Display) -> String {
 /// An error reply that a gateway handles instead of passing it on to its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Redirection {
-    /// The slot lies at another master.
+    /// The slot is at another master.
     Moved(String),
-    /// This key lies at another master, while the slot moves.
+    /// This key is at another master, while the slot moves.
     Ask(String),
-    /// The keys of the request lie at two masters, while the slot moves.
+    /// The keys of the request are at two masters, while the slot moves.
     TryAgain,
     /// The node is not the slot's master, or not ready. The request has had no effect.
     NotNow(String),

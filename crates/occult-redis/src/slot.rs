@@ -1,4 +1,4 @@
-//! Slots of a Redis Cluster, and the names of the keys in which their records lie.
+//! Slots of a Redis Cluster, and the names of the keys that contain their records.
 
 use std::sync::LazyLock;
 
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // As `CLUSTER KEYSLOT` returns them.
+        // `CLUSTER KEYSLOT` returns these slots.
         for (key, slot) in
             [("123456789", 12739), ("foo", 12182), ("{user1000}.following", 3443), ("{}a", 10875)]
         {

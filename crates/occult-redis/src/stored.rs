@@ -1,4 +1,4 @@
-//! Data that lies in Redis beside the values: timestamps and slot records.
+//! Data that is stored in Redis beside the values: timestamps and slot records.
 //!
 //! `docs/formats/occult-redis.md` describes both, and `functions.lua` reads and writes them, too.
 
@@ -10,17 +10,17 @@ use crate::risk::{Life, Risk};
 
 /// First byte of a timestamp.
 const VERSION: u8 = 1;
-/// Begin of an envelope.
+/// First bytes of an envelope.
 const ENVELOPE: &[u8] = b"\0OCCULT\x01";
 
 /// Layout of stored strings. Values of other types are always plain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// Without an envelope, so that other programs can use them. The timestamp is in a key of its
-    /// own.
+    /// Strings have no envelope, so that other programs can use them. The timestamp is in a key of
+    /// its own.
     #[default]
     Plain,
-    /// In an envelope together with the timestamp.
+    /// Strings are in an envelope together with the timestamp.
     Envelope,
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct Record {
     pub(crate) offset: u64,
     /// Changes of the life, the oldest first.
     pub(crate) gaps: Vec<Gap>,
-    /// How the slot's strings are stored.
+    /// Layout of the slot's strings.
     pub(crate) layout: Layout,
 }
 

@@ -119,7 +119,7 @@ async fn a_slot_without_writes_is_read_at_its_master_at_once() {
     world::wait("the replica does not follow", || {
         cluster.nodes[replica].raw(&["GET", "quiet"]) == bulk("1")
     });
-    // More slots than the timestamp has entries, for longer than a copy may be behind.
+    // Writes to more slots than the timestamp has entries, for longer than a copy may be behind.
     let began = Instant::now();
     for number in 0.. {
         session.update(call(&format!("SET busy:{number} 1"))).await.unwrap();

@@ -52,7 +52,7 @@ async fn foreign_and_damaged_data_lead_to_specific_errors() {
         assert!(parts.iter().all(|part| text.contains(part)), "{words}: {text}");
     };
 
-    // What other programs have written has no timestamp.
+    // Values that other programs have written have no timestamp.
     foreign(&cluster, "plain", &["SET", "plain", "old"]);
     foreign(&cluster, "hash", &["HSET", "hash", "a", "1"]);
     assert_eq!(session.read(&call("GET plain")).await, Ok(bulk("old")));
@@ -159,7 +159,7 @@ async fn strings_in_envelopes_are_told_from_foreign_and_damaged_ones() {
         }
     }
 
-    // A gateway with the other layout.
+    // This gateway has the other layout.
     let plain = cluster.gateway(Options::default()).await;
     let mut other = plain.session();
     for error in [
@@ -186,7 +186,7 @@ async fn clocks_and_tokens_that_are_ahead_drag_no_stamps_along() {
     let gateway = cluster.gateway(Options::default()).await;
     let mut session = gateway.session();
     session.update(call("SET fast 1")).await.unwrap();
-    // As if this master's clock and a gateway's had been hours ahead.
+    // Sets a stamp as if this master's clock and a gateway's had been hours ahead.
     let ahead = "local s = redis.call('GET', KEYS[1]) \
         local stamp = string.format('%.0f', s:match('S1 (%d+)') + 7.2e9) \
         redis.call('SET', KEYS[1], (s:gsub('S1 %d+', 'S1 ' .. stamp))) return stamp";
@@ -252,7 +252,8 @@ async fn a_clock_that_goes_back_repeats_no_stamp_and_drags_others_along_once() {
     let gateway = cluster.gateway(Options::default()).await;
     let mut session = gateway.session();
     session.update(call("SET a 0")).await.unwrap();
-    // As if the clocks of this master and of a gateway had been 40 seconds ahead until now.
+    // Sets a stamp as if the clocks of this master and of a gateway had been 40 seconds ahead until
+    // now.
     let ahead = "local s = redis.call('GET', KEYS[1]) \
         local stamp = string.format('%.0f', s:match('S1 (%d+)') + 4e7) \
         redis.call('SET', KEYS[1], (s:gsub('S1 %d+', 'S1 ' .. stamp))) return stamp";
@@ -288,7 +289,7 @@ async fn replicas_that_cannot_serve_are_passed_over_and_masters_say_why_they_ref
     session.update(call("HSET h{x} a 1")).await.unwrap();
     let at = &cluster.nodes[replica];
     let reads = [(call("GET x"), bulk("1")), (call("HGET h{x} a"), bulk("1"))];
-    // LOADING, because each key takes 20 ms. It answers after each KiB.
+    // The replica answers LOADING, because each key takes 20 ms. It answers after each KiB.
     for (name, value) in [
         ("key-load-delay", "20000"),
         ("loading-process-events-interval-bytes", "1024"),
@@ -313,7 +314,7 @@ async fn replicas_that_cannot_serve_are_passed_over_and_masters_say_why_they_ref
         at.raw(&["CONFIG", "SET", "key-load-delay", "0"]);
         let _ = loading.join();
     });
-    // MASTERDOWN, because it serves nothing without its master.
+    // The replica answers MASTERDOWN, because it serves nothing without its master.
     at.raw(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
     cluster.nodes[master].raw(&["ACL", "SETUSER", "default", "-psync", "-sync"]);
     cluster.nodes[master].raw(&["CLIENT", "KILL", "TYPE", "replica"]);
@@ -324,7 +325,7 @@ async fn replicas_that_cannot_serve_are_passed_over_and_masters_say_why_they_ref
     session.update(call("SET x 2")).await.unwrap();
     assert_eq!(session.read(&reads[0].0).await, Ok(bulk("2")));
     assert_eq!(session.read(&reads[1].0).await, Ok(bulk("1")));
-    // A master that needs a replica for its writes.
+    // The master now needs a replica for its writes.
     cluster.nodes[master].raw(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     let error = session.update(call("SET x 3")).await.unwrap_err().to_string();
     assert!(error.starts_with("NOREPLICAS"), "{error}");
@@ -405,7 +406,7 @@ async fn expiry_and_long_moves_are_handled() {
     assert_eq!(session.read(&call("GET brief")).await, Ok(bulk("2")));
     assert_eq!(session.update(call("APPEND brief !")).await, Ok(Value::Integer(2)));
 
-    // A slot that no master has.
+    // No master has this slot.
     let gone = slot_of(b"gone").0.to_string();
     for node in &cluster.nodes {
         node.raw(&["CLUSTER", "DELSLOTS", &gone]);

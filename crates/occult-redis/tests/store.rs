@@ -112,7 +112,7 @@ async fn it_keeps_the_contract_of_a_store_of_level_pcpsi() {
     let envelopes = Cluster::start();
     conformance::of_redis_types(&store_with(&envelopes, Layout::Envelope), "carts").await;
 
-    // Other programs know the objects.
+    // Other programs can read the objects.
     let raw = |words: &[&str]| cluster.nodes[cluster.master_of(words[1])].raw(words);
     assert_eq!(raw(&["TYPE", "cart:objects-list-true"]), Raw::Simple("list".to_owned()));
     assert_eq!(raw(&["GET", "cart:objects-counter-true"]), bulk("9223372036854775807"));

@@ -19,7 +19,7 @@ use crate::statement::{Params, Rows, get};
 
 /// Maximum length of a key, in bytes. An index entry may have 2704 bytes, which include the space.
 const MAX_KEY: usize = 1024;
-/// Maximum length of what the name of a witness adds to a key, in bytes.
+/// Maximum number of bytes that the name of a witness adds to a key.
 const NAME_PREFIX: usize = 64;
 
 /// An operation with its encoded arguments.

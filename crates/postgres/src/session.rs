@@ -133,7 +133,7 @@ impl PostgresSession {
         self.state.fail(error);
     }
 
-    /// Finds out the outcome of a transaction whose connection is gone, and ends it if it is open.
+    /// Determines the outcome of a transaction whose connection is gone, and ends it if it is open.
     async fn resolve(&mut self) -> Result<(), StoreError> {
         let Some(number) = self.doubt.clone() else { return Ok(()) };
         for attempt in 0..2 {

@@ -182,18 +182,18 @@ fn a_transaction_whose_session_is_ended_has_no_effect() {
         session.begin_add().await;
         admin.execute(END_OTHERS, &[]).await.unwrap();
         session.add_in_vain().await;
-        // The transaction is gone.
+        // The transaction no longer exists.
         let outcome = session.commit().await;
         assert!(matches!(outcome, Err(StoreError::Refused(_))), "{outcome:?}");
         assert_eq!(session.value().await, 1);
 
-        // Before its commit, whose outcome it finds out.
+        // The connection is lost before the commit. The session then determines its outcome.
         session.begin_add().await;
         admin.execute(END_OTHERS, &[]).await.unwrap();
         session.commit_in_doubt().await;
         assert_eq!(session.value().await, 1);
 
-        // While no transaction is open, nobody notices.
+        // While no transaction is open, the loss has no effect.
         admin.execute(END_OTHERS, &[]).await.unwrap();
         session.grows_to(2).await;
     });

@@ -77,8 +77,8 @@ fn both_stores_are_written_and_no_garbage_stays() {
         let (outcome, left) = bench.run(&mut bench.connections(), "both", args("both")).await;
         assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
         assert_eq!(read(&bench).await, ints([1, 1]));
-        // The write witness, the commit witness and the record; the write witness, the commit
-        // witness and the mark.
+        // PostgreSQL has the write witness, the commit witness and the record. The other store has
+        // the write witness, the commit witness and the mark.
         assert_eq!((url.count("solera.names").await, bench.memory.names("weak").len()), (3, 3));
         bench.collect(left).await;
         assert_eq!((url.count("solera.names").await, bench.memory.names("weak").len()), (0, 0));

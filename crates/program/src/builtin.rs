@@ -1,4 +1,4 @@
-//! Built-in functions and methods of values. None has effects.
+//! Built-in functions and methods of values. None of them has effects.
 
 use serde::{Deserialize, Serialize};
 

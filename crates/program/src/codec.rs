@@ -38,9 +38,9 @@ use crate::value::{Handle, Value};
 pub enum CodecError {
     /// The input does not match the type.
     Unexpected {
-        /// What was expected.
+        /// Description of the expected input.
         expected: String,
-        /// What was found.
+        /// Description of the input.
         found: String,
         /// Offset in the input, in bytes.
         offset: usize,

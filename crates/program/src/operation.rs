@@ -7,51 +7,51 @@ use crate::types::{Object, Type};
 /// An operation on an object of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ObjectOp {
-    /// Whether the object exists: `is_valid()`.
+    /// Returns whether the object exists: `is_valid()`.
     Exists,
     /// Removes the object: `delete()`.
     Delete,
-    /// Of a register: the value, if there is one.
+    /// Returns the value of a register, if there is one.
     Get,
-    /// Of a register: the value. It fails if there is none: `*handle`.
+    /// Returns the value of a register; fails if there is none: `*handle`.
     Load,
-    /// Of a register: writes a value.
+    /// Writes the value of a register.
     Put,
-    /// Of a counter: adds a number, which may be negative.
+    /// Adds a number, which may be negative, to a counter.
     Increment,
-    /// Of a counter: its value, 0 if it is new.
+    /// Returns the value of a counter; 0 if it is new.
     Value,
-    /// Of a set: adds an element.
+    /// Adds an element to a set.
     Insert,
-    /// Of a set: removes an element.
+    /// Removes an element from a set.
     Remove,
-    /// Of a set: whether an element is in it.
+    /// Returns whether an element is in a set.
     Contains,
-    /// Of a set: all elements.
+    /// Returns all elements of a set.
     Elements,
-    /// Of a map: writes the value of a key.
+    /// Writes the value of a key of a map.
     PutKey,
-    /// Of a map: removes a key.
+    /// Removes a key from a map.
     RemoveKey,
-    /// Of a map: the value of a key, if there is one.
+    /// Returns the value of a key of a map, if there is one.
     GetKey,
-    /// Of a map: whether there is a key.
+    /// Returns whether a map has a key.
     ContainsKey,
-    /// Of a map: all of it.
+    /// Returns all entries of a map.
     Entries,
-    /// Of a list or log: appends a value.
+    /// Appends a value to a list or log.
     Append,
-    /// Of a list or log: the value at an index, from 0, if there is one.
+    /// Returns the value of a list or log at an index, from 0, if there is one.
     At,
-    /// Of a list or log: all values, in order.
+    /// Returns all values of a list or log, in order.
     Values,
-    /// Of a set, map, list or log: the number of elements.
+    /// Returns the number of elements of a set, map, list or log.
     Size,
-    /// Of a struct: the field with this number. It fails if it was never written.
+    /// Returns the field of a struct with this number; fails if it was never written.
     Field(u16),
-    /// Of a struct: writes the field with this number.
+    /// Writes the field of a struct with this number.
     PutField(u16),
-    /// Of a struct: writes all fields.
+    /// Writes all fields of a struct.
     Create,
 }
 

@@ -91,7 +91,7 @@ fn arguments_may_have_spaces_escapes_and_other_orders() {
     assert_eq!(codec.argument(b"mail:k", &inbox()), Ok(handle("k")));
     assert_eq!(codec.argument(b"k", &inbox()), Ok(handle("k")));
     assert_eq!(codec.argument(b"user:k", &inbox()), Ok(handle("user:k")));
-    // A stored value is a key, whatever it looks like.
+    // A stored value is a key, whatever its form.
     assert_eq!(codec.decode(b"mail:k", &inbox()), Ok(handle("mail:k")));
     assert_eq!(codec.result(&handle("k"), &inbox()).unwrap(), b"mail:k");
 }

@@ -31,7 +31,7 @@ for i = 2, #KEYS do
 end
 return 1";
 
-/// Returns the prefix of the keys in a space that are not for objects.
+/// Returns the prefix of the reserved keys in a space, which hold no objects.
 pub(crate) fn reserved(space: &str) -> String {
     format!("{{solera:{space}}}")
 }

@@ -66,7 +66,7 @@ async fn a_server_that_vanishes_holds_up_nobody_for_ever_and_is_used_again() {
     bench.limits.finish_ms = 300;
     let (group, ann) = with_ann(&bench).await;
     assert_eq!(bench.text_of("post", &[&group, "log", "one"]).await, "1");
-    // The server is there and does not answer.
+    // The server is running but does not answer.
     server.signal("-STOP");
     match bench.run("post", &[&group, "log", "two"]).await {
         Outcome::Incomplete {

@@ -23,7 +23,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Returns 32 levels, 512 MiB, and 16 Mi values.
+    /// Returns limits of 32 levels, 512 MiB, and 16 Mi values.
     fn default() -> Self {
         Limits { depth: 32, bulk_bytes: 512 * 1024 * 1024, values: 16 * 1024 * 1024 }
     }
@@ -76,7 +76,7 @@ impl ReplyParser {
     /// end. Attributes are skipped.
     ///
     /// # Errors
-    /// The bytes are no reply, or exceed the limits. The connection cannot be used any more.
+    /// The bytes are not a reply, or exceed the limits. The connection cannot be used any more.
     pub fn next(&mut self, buffer: &[u8]) -> Result<Option<(Value, usize)>, ReplyError> {
         if buffer.len() < self.needed {
             return Ok(None);
@@ -275,7 +275,7 @@ fn big_number(line: &[u8]) -> Result<String, ReplyError> {
 /// does not start again each time.
 ///
 /// # Errors
-/// The bytes are no reply. The connection cannot be used any more.
+/// The bytes are not a reply. The connection cannot be used any more.
 pub fn parse_value(bytes: &[u8]) -> Result<Option<(Value, usize)>, ReplyError> {
     ReplyParser::default().next(bytes)
 }

@@ -121,7 +121,7 @@ impl Writer {
         }
     }
 
-    /// Appends the head of a push message; `len` replies follow. An array in RESP2.
+    /// Appends the head of a push message, or of an array in RESP2; `len` replies follow.
     pub fn push(&mut self, len: usize) {
         let head = if self.protocol == Protocol::Resp3 { b'>' } else { b'*' };
         self.number(head, len as i64);

@@ -121,7 +121,7 @@ fn limits_hold_for_each_reply_alone() {
     }
 }
 
-/// Values that RESP3 can carry and a writer can write. Text has no line breaks.
+/// Generates values that RESP3 can carry and a writer can write. Text has no line breaks.
 fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -179,7 +179,7 @@ fn write(writer: &mut Writer, value: &Value) {
     }
 }
 
-/// Converts a value to what RESP2 preserves of it.
+/// Converts a value to the form in which RESP2 carries it.
 fn in_resp2(value: &Value) -> Value {
     let all = |items: &[Value]| items.iter().map(in_resp2).collect();
     match value {

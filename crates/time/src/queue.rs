@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 /// changes.
 #[derive(Debug)]
 pub struct Queue<T> {
-    /// Time, number, slot.
+    /// Time, number and slot of each entry.
     order: BinaryHeap<Reverse<(u64, u64, usize)>>,
     slots: Vec<Option<T>>,
     /// Empty slots.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::delays::{Delays, OneWay};
 use crate::queue::{Load, Receiver, Sender, queue};
 
-/// Bytes that are read at once.
+/// Number of bytes that are read at once.
 const PIECE: usize = 64 << 10;
 
 /// Forwards bytes between a client, accepted at `accepted`, and a server, until both have closed
@@ -28,7 +28,7 @@ where
     let opened = accepted + delays.opening();
     let (up, down) = (queue(), queue());
     let (from_client, to_client) = split(client);
-    // Bytes that the client sends meanwhile are already under way.
+    // Bytes that the client sends meanwhile are already in transit.
     let taken = fill(from_client, up.0, OneWay::new(delays, seed));
     let given = async {
         tokio::time::sleep_until(opened).await;
@@ -167,7 +167,7 @@ mod tests {
         client.write_all(b"a").await.unwrap();
         server.read_u8().await.unwrap();
         server.write_all(b"last words").await.unwrap();
-        // This is under way when the server closes, and nobody receives it.
+        // This byte is in transit when the server closes, and is not received.
         client.write_all(b"b").await.unwrap();
         drop(server);
         let mut answer = String::new();
@@ -190,7 +190,7 @@ mod tests {
             taken
         });
         let taken = sender.await.unwrap();
-        // The buffers of the two streams, and the bytes being read, come on top.
+        // The limit does not include the buffers of the two streams and the bytes being read.
         let most = WINDOW + 2 * BUFFER + 4 * PIECE;
         assert!((WINDOW..=most).contains(&taken), "{taken}");
         drop(server);

@@ -84,7 +84,7 @@ impl Proxy {
                 server.set_nodelay(true)?;
                 Ok(server)
             };
-            // Both sides see that the connection ends; nobody else needs the reason.
+            // Both sides see that the connection ends, so the reason is not reported.
             let _ = carry(client, connect, delays, seed, Instant::now()).await;
         }
     }

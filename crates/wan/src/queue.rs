@@ -1,4 +1,4 @@
-//! Queue of the bytes under way in one direction.
+//! Queue of the bytes in transit in one direction.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Limit of the bytes under way in one direction of a connection. The sender waits above it. This
+/// Limit of the bytes in transit in one direction of a connection. Above it, the sender waits. This
 /// happens if the receiver does not read, or if the sender sends more than the limit within the
 /// delay (1.5 GB/s at 40 ms).
 pub(crate) const WINDOW: usize = 64 << 20;
 
-/// An event under way.
+/// An event in transit.
 #[derive(Debug)]
 pub(crate) enum Load {
     /// Bytes that the sender sent.

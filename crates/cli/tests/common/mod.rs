@@ -304,7 +304,7 @@ impl Node {
         self.http("/ready").is_some_and(|(code, _)| code == 200)
     }
 
-    /// Whether it reaches every other node.
+    /// Returns whether it reaches every other node.
     pub(crate) fn reaches_all(&self) -> bool {
         self.is_ready()
             && self.status()["sites"]

@@ -322,7 +322,7 @@ mod tests {
         let reply = Value::Array(vec![bulk("v"), Value::Null]);
         assert_eq!(read(many, reply), Reply::Key(values));
         let members = Outcome::Members(vec!["a".into()]);
-        // As an array in RESP2, and as a set in RESP3.
+        // The reply is an array in RESP2 and a set in RESP3.
         assert_eq!(
             read(Op::SetMembers, Value::Array(vec![bulk("a")])),
             Reply::Key(members.clone())

@@ -82,7 +82,7 @@ impl Database for Pool {
 
 /// A connection that returns to the pool when it is dropped.
 struct Pooled {
-    /// Present until the drop.
+    /// The connection; present until the drop.
     connection: Option<Box<dyn Connection>>,
     /// Whether an answer is outstanding that is no longer awaited.
     asked: bool,
@@ -232,7 +232,8 @@ mod tests {
             one.commit(&[]).await.unwrap();
         }
         assert_eq!(opened(), 1);
-        // Two connections at once are two. The one with an open transaction is not kept.
+        // Concurrent callers get separate connections. The one with an open transaction is not
+        // kept.
         let mut one = pool.connect().await.unwrap();
         let other = pool.connect().await.unwrap();
         assert_eq!(opened(), 2);

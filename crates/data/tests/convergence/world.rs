@@ -40,7 +40,7 @@ impl Transaction {
         self.observed.with(self.dot.origin, self.dot.ts)
     }
 
-    /// Whether a snapshot contains the transaction.
+    /// Returns whether a snapshot contains the transaction.
     pub(crate) fn is_within(&self, snapshot: &Vector) -> bool {
         snapshot.covers(&self.commit_vec())
     }

@@ -46,7 +46,7 @@ pub(super) fn leaves_block(block: &Block) -> Leaves {
     block.statements.iter().map(leaves).fold(Leaves::default(), Leaves::or)
 }
 
-/// Constructs that a statement may leave.
+/// Returns the constructs that a statement may leave.
 pub(super) fn leaves(statement: &Stmt) -> Leaves {
     match &statement.kind {
         StmtKind::Return(_) => Leaves { function: true, ..Leaves::default() },

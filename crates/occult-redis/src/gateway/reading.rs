@@ -1,4 +1,4 @@
-//! Reads: at a node near by, checked, with retries, and at the master (§4.3).
+//! Reads: at a nearby node, with checks and retries, and at the master (§4.3).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -129,14 +129,14 @@ impl Look {
     }
 
     /// Returns whether a replica's answer is usable. While a slot moves to another master, the
-    /// replicas lack the keys that have moved already. Only the master can tell a moved key from an
-    /// absent one.
+    /// replicas lack the keys that have moved already. Only the master can distinguish a moved key
+    /// from an absent one.
     fn is_whole(&self, exists: bool) -> bool {
         let removed = |stored: &Stored| stored.kind == Kind::Removed;
         self.record.is_some() && self.timestamp.as_ref().is_some_and(|it| exists || removed(it))
     }
 
-    /// Returns whether MGET may have hidden a value that is no string.
+    /// Returns whether MGET may have hidden a value that is not a string.
     fn is_unclear(&self) -> bool {
         self.reply == Value::Null
             && self.timestamp.as_ref().is_none_or(|stored| stored.kind == Kind::Other)

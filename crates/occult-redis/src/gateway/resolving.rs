@@ -60,7 +60,8 @@ impl Gateway {
         }
     }
 
-    /// Meets a lock. If it has expired, has the transaction decided and applies the decision.
+    /// Handles a lock that blocks a request. If it has expired, has the transaction decided and
+    /// applies the decision.
     pub(super) async fn meet_lock(
         &self,
         slot: ShardId,
@@ -158,7 +159,7 @@ fn bytes_of(value: Value) -> Option<Vec<u8>> {
 }
 
 impl Session {
-    /// Finds out the outcome of the session's last write, if it is unknown. Before that, a read of
+    /// Determines the outcome of the session's last write, if it is unknown. Before that, a read of
     /// the session could miss its own write.
     pub(super) async fn settle_doubt(&mut self) -> Result<(), Error> {
         let Some(doubt) = self.doubt.clone() else { return Ok(()) };

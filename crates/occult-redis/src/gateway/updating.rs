@@ -30,7 +30,7 @@ impl Watches {
     }
 }
 
-/// What a transaction checks and does when it commits.
+/// Checks and writes of a transaction at its commit.
 #[derive(Clone, Debug)]
 pub(super) struct Work<'a> {
     pub(super) transaction: &'a Transaction,
@@ -74,7 +74,7 @@ pub(super) fn name_keys<'a>(slot: ShardId, calls: impl Iterator<Item = &'a Call>
     }
 }
 
-/// How EXECUTE ended.
+/// Result of EXECUTE.
 #[derive(Debug)]
 enum Executed {
     Done(Past, Option<Vec<Value>>),

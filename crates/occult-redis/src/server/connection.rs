@@ -125,7 +125,7 @@ impl Connection {
         }))
     }
 
-    /// Runs a command of transactions and sessions; `None` if it is none.
+    /// Runs a command of transactions and sessions; `None` if it is not one.
     async fn control(
         &mut self,
         name: &str,
@@ -364,7 +364,7 @@ impl Connection {
         }
     }
 
-    /// Runs a command that concerns only the connection; `None` if it is none.
+    /// Runs a command that concerns only the connection; `None` if it is not one.
     fn about_connection(&mut self, name: &str, words: &[&[u8]]) -> Option<Result<Value, Error>> {
         Some(match (name, &words[1..]) {
             ("PING", []) => Ok(Value::Simple("PONG".to_owned())),

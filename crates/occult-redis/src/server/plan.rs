@@ -6,7 +6,7 @@ use crate::commands::{Call, Shape, find};
 use crate::error::Error;
 use crate::slot::RESERVED;
 
-/// How the replies of several calls are combined.
+/// Combination of the replies of several calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Combine {
     Only,
@@ -49,7 +49,8 @@ impl Plan {
                 if words.len() < wanted || known.arity > 0 && words.len() != wanted {
                     return Err(wrong_number(&name));
                 }
-                // MGET reads values that are no strings as nil, and so does this command of Redis.
+                // MGET returns nil for values that are not strings, and so does this command of
+                // Redis.
                 let calls = Call::new(words).into_iter().collect();
                 Plan { calls, combine: Combine::Only, shape: known.shape }.checked()
             }
@@ -71,7 +72,7 @@ impl Plan {
     pub(super) fn reply(&self, replies: Vec<Value>, protocol: Protocol) -> Value {
         let failed = replies.iter().find(|reply| matches!(reply, Value::Error(_)));
         match (self.combine, failed) {
-            // As MGET of Redis does.
+            // MGET of Redis does the same.
             (Combine::Array, _) => {
                 let text = |reply| if let Value::Error(_) = reply { Value::Null } else { reply };
                 Value::Array(replies.into_iter().map(text).collect())

@@ -18,7 +18,7 @@ pub(super) fn of(error: Error) -> StoreError {
         Error::Failed { text: ref code, .. } if code.starts_with("ERR") => {
             StoreError::Refused(text)
         }
-        // Somebody must repair something, or decide that the lost writes do not matter.
+        // An administrator must repair the data, or decide that the lost writes do not matter.
         Error::Lost { .. }
         | Error::DamagedTimestamp { .. }
         | Error::DamagedRecord { .. }
@@ -29,7 +29,7 @@ pub(super) fn of(error: Error) -> StoreError {
     }
 }
 
-/// Returns the error of the beginning of a transaction. The session has found out the outcome of
+/// Returns the error of the beginning of a transaction. The session has determined the outcome of
 /// its last transaction before.
 pub(super) fn of_begin(error: Error) -> StoreError {
     match of(error) {

@@ -1,10 +1,10 @@
-//! Keys of named objects: what transactions store besides data.
+//! Keys of named objects, which transactions store besides data.
 //!
 //! A key of the cluster ends up in the slot of its tag, the first `{…}` in it. The tag of a write
 //! witness is the key of its object. The tag of a recovery record, commit witness or mark is the
-//! transaction's number. This way a transaction locks fewer slots.
+//! transaction's number. A transaction thus locks fewer slots.
 
-/// Begin of these keys, after the prefix of the space.
+/// Start of these keys, after the prefix of the space.
 pub(super) const RESERVED: &str = "solera:";
 /// Prefix of the names that can be listed: those of recovery records.
 pub(super) const LISTED: &str = "r:";

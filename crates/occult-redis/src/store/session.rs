@@ -156,7 +156,8 @@ impl StoreSession {
         Ok(reply)
     }
 
-    /// Checks that a key that is to be written for the first time holds what the program expects.
+    /// Checks that a key that is to be written for the first time has the type that the program
+    /// expects.
     async fn first_write(
         &mut self,
         call: &ObjectCall,

@@ -19,7 +19,7 @@ pub(super) enum Held {
 pub(super) enum Wrong {
     /// The value is of another type.
     Type,
-    /// The value is a string that is no integer.
+    /// The value is a string that is not an integer.
     NotAnInteger,
     /// The sum does not fit 64 bits.
     Overflow,

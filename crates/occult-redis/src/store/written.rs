@@ -27,7 +27,7 @@ impl Written {
         self.held.is_none() && !writes
     }
 
-    /// Receives the value from before the transaction.
+    /// Sets the value from before the transaction.
     pub(super) fn load(&mut self, mut before: Held) -> Result<(), Wrong> {
         for words in &self.commands {
             before.run(words)?;

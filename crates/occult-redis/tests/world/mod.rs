@@ -46,7 +46,8 @@ fn signal(process: &Child, name: &str) {
     let _ = Command::new("kill").args([&format!("-{name}"), &id]).stderr(Stdio::null()).status();
 }
 
-/// Returns a port that is free, as is the port 10000 above, on which nodes speak with each other.
+/// Returns a port that is free, as is the port 10000 above, on which nodes communicate with each
+/// other.
 fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -128,7 +129,7 @@ impl Cluster {
         Gateway::connect(&Target::parse(&self.url()).unwrap(), options).await.unwrap()
     }
 
-    /// Returns the index of the master of a key's slot, as the first node that answers knows it.
+    /// Returns the index of the master of a key's slot, according to the first node that answers.
     pub(crate) fn master_of(&self, key: &str) -> usize {
         self.nodes
             .iter()
@@ -138,7 +139,7 @@ impl Cluster {
             .expect("a master has the key")
     }
 
-    /// Waits until all nodes list a replica, which they do once they know that it has data.
+    /// Waits until all nodes list a replica, which they do once it has data.
     pub(crate) fn wait_until_listed(&self, replica: usize) {
         let port = Value::Integer(self.nodes[replica].port.into());
         let lists = |reply: &Value| format!("{reply:?}").contains(&format!("{port:?}"));

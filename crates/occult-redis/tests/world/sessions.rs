@@ -20,7 +20,7 @@ use super::{Cluster, call};
 
 pub(crate) const KEYS: u64 = 9;
 
-/// What all sessions share.
+/// State that all sessions share.
 pub(crate) struct Load {
     pub(crate) gateways: Vec<Arc<Gateway>>,
     history: Mutex<Vec<Transaction>>,
@@ -31,10 +31,10 @@ pub(crate) struct Load {
     counters: Mutex<Counters>,
 }
 
-/// What was found in the end.
+/// Findings of the judge at the end.
 pub(crate) struct Findings {
     pub(crate) violations: Vec<Violation>,
-    /// Writes that were answered, or seen, and are gone.
+    /// Writes that were acknowledged, or seen, and are lost.
     pub(crate) lost: BTreeSet<(String, u64)>,
     /// Reads by transactions that depend on a lost write of the same key.
     pub(crate) silent: Vec<String>,
@@ -196,7 +196,7 @@ impl Load {
         let silent = silent(&transactions, &lost);
         let committed =
             transactions.iter().filter(|each| each.outcome == Outcome::Committed).count();
-        // What remains if nobody had seen the lost writes.
+        // Removes the lost writes, as if no session had seen them.
         for transaction in &mut transactions {
             transaction.operations.retain(|operation| !touches(operation, &lost));
             for operation in &mut transaction.operations {

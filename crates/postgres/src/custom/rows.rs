@@ -50,7 +50,7 @@ pub(super) struct ColumnEncoding {
 }
 
 impl Answer {
-    /// Returns how these columns encode a result of a type.
+    /// Returns the encoding of a result of a type in these columns.
     pub(super) fn of(program: &Program, ty: &Type, columns: &[Column]) -> Result<Answer, Problem> {
         let shape = |of: &Type| shape(program, ty, of, columns);
         match ty {
@@ -110,7 +110,7 @@ impl Answer {
     }
 }
 
-/// Returns how a row encodes a value of type `ty`, within a result of type `declared`.
+/// Returns the encoding of a value of type `ty` in a row, within a result of type `declared`.
 fn shape(
     program: &Program,
     declared: &Type,

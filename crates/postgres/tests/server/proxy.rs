@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::Url;
 
-/// What to lose.
+/// The loss to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     Nothing,
@@ -54,7 +54,7 @@ impl Proxy {
         *self.loss.lock().unwrap() = loss;
     }
 
-    /// Whether the loss has happened.
+    /// Returns whether the loss has happened.
     pub(crate) fn has_lost(&self) -> bool {
         *self.loss.lock().unwrap() == Loss::Nothing
     }

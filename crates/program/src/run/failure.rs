@@ -107,7 +107,7 @@ pub enum FailureKind {
         name: Arc<str>,
         /// Its type.
         expected: String,
-        /// What was passed.
+        /// Description of the argument.
         found: String,
     },
     /// A store's answer has the wrong type.
@@ -116,7 +116,7 @@ pub enum FailureKind {
         operation: String,
         /// Required type of the answer.
         expected: String,
-        /// What the store answered.
+        /// Description of the answer.
         found: String,
     },
     /// A handle refers to another store than its type (MixT §3.1, note 1).

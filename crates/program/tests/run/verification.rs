@@ -144,7 +144,7 @@ fn values_and_types_that_are_nested_too_deeply_are_not_read() {
     let bytes = |depth| postcard::to_stdvec(&nested(depth)).unwrap();
     assert_eq!(postcard::from_bytes(&bytes(MAX_NESTING)), Ok(nested(MAX_NESTING)));
     assert!(postcard::from_bytes::<Value>(&bytes(MAX_NESTING + 1)).is_err());
-    // Deep enough that reading it recursively would overflow the stack.
+    // The value is so deep that reading it recursively would overflow the stack.
     let some = &bytes(1)[..2];
     assert!(postcard::from_bytes::<Value>(&some.repeat(1 << 20)).is_err());
     let list = postcard::to_stdvec(&Type::List(Type::Int.into())).unwrap();

@@ -71,8 +71,8 @@ impl Server {
         }
     }
 
-    /// Whether it answers a PING. A connection that opens is not enough: one to a port where nobody
-    /// listens can connect to itself.
+    /// Returns whether it answers a PING. A connection that opens is not enough: one to a port
+    /// where nobody listens can connect to itself.
     fn answers(&self) -> bool {
         let ask = || -> std::io::Result<[u8; 5]> {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
