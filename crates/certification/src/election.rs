@@ -199,7 +199,7 @@ impl Election {
 
 impl Unheard {
     /// Returns whether `site` has been asking for at least `patience`. A pause of the same length
-    /// starts the measurement anew.
+    /// restarts the measurement.
     fn asks(&mut self, site: SiteId, now: Monotonic, patience: Duration) -> bool {
         let (first, last) = self.by.entry(site).or_insert((now, now));
         if now.since(*last) >= patience {

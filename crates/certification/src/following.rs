@@ -44,7 +44,7 @@ impl Follower {
             if entry.vote == Vote::Forgotten {
                 // The leader had finished with the transaction, and received another request before
                 // this member learned that it is over. As long as the two have different votes, no
-                // process finds out that the transaction is over.
+                // process learns that the transaction is over.
                 step.reach(rare::GIVES_UP_FORMER_VOTE);
                 kept.forget(step, &[tid]);
             } else {

@@ -238,7 +238,7 @@ impl<W: Clone> Leader<W> {
                 Some(outcome) => self.decide(kept, step, tid, outcome),
                 // The transaction aborted, or it committed and a quorum has stored it. In the
                 // second case, a later leader may have delivered it. This leader must therefore
-                // find out whether it still leads.
+                // determine whether it still leads.
                 None if entry.holds_back() => {
                     self.once_confirmed(kept, step, Unconfirmed::Forget(tid));
                 }

@@ -47,7 +47,7 @@ solera_machine::rare_paths! {
     SILENT_IN_FORMER_TERM = "a member does not acknowledge in a term that it left";
     /// A member keeps an earlier vote and ignores the leader's new one.
     KEEPS_FORMER_VOTE = "a member keeps a former vote";
-    /// A member replaces an earlier vote by that of a leader that has forgotten the transaction.
+    /// A member replaces an earlier vote with that of a leader that has forgotten the transaction.
     GIVES_UP_FORMER_VOTE = "a member gives up a former vote";
     /// A leader drops a deferred request that its coordinator does not repeat.
     DROPS_DEFERRED = "a leader drops a request that is not repeated";

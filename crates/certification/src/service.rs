@@ -167,7 +167,7 @@ impl<W: Clone + Send> Service<W> {
         self.coordinator.give_up(tid);
     }
 
-    /// Like [`Self::give_up`], for a transaction that nobody will ask about.
+    /// Like [`Self::give_up`], for a transaction whose outcome will not be requested.
     pub fn cancel(&mut self, tid: TransactionId) {
         self.coordinator.cancel(tid);
     }
@@ -205,7 +205,7 @@ impl<W: Clone + Send> Service<W> {
         self.with_member(now, group, |member, step| member.deliver(step));
     }
 
-    /// Reports that the host has discarded all data that it had stored, and begins anew.
+    /// Reports that the host has discarded all data that it had stored, and starts again.
     pub fn stores_nothing(&mut self) {
         for member in self.members.values_mut() {
             member.stores_nothing();

@@ -505,7 +505,7 @@ fn a_member_that_does_not_lead_names_no_candidate() {
     assert!(waits(Some(Rule::NameLeaders)) > 500, "no answer, before the next member is asked");
 }
 
-/// Returns the time that a transaction takes at a worker that is no member of its group and has
+/// Returns the time that a transaction takes at a worker that is not a member of its group and has
 /// just started.
 fn first_decision(sites: &mut Sites) -> u64 {
     let (now, config) = (sites.time(), Config { groups: Vec::new(), run: 1, ..sites.config(2) });

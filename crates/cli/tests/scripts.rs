@@ -67,7 +67,7 @@ async fn replies_match_the_scripts() {
     );
 }
 
-/// Runs a script, and replaces expected replies by actual ones where they differ.
+/// Runs a script, and replaces expected replies with actual ones where they differ.
 async fn run(parts: &mut [Part]) -> Vec<String> {
     let config: String = parts
         .iter()

@@ -1,7 +1,7 @@
 //! The Rust client of Solera.
 //!
 //! A [`Client`] is one session. Its operations see one another and everything that it has seen
-//! before, also after it has moved to another site with a [`Token`]. It connects to a site by
+//! before, even after it has moved to another site with a [`Token`]. It connects to a site by
 //! address ([`Client::connect`]) or through an [`Endpoint`] ([`Client::connect_to`]) with a host
 //! name, TLS and a user. Crate `solera-embedded` runs a cluster in the caller's process and returns
 //! the same clients.

@@ -65,7 +65,7 @@ pub struct Spaces {
 pub(crate) type Sources = Arc<RwLock<BTreeMap<Arc<str>, Arc<str>>>>;
 
 impl Spaces {
-    /// Reads the spaces of a cluster. `connect` opens sessions, also to replace broken ones.
+    /// Reads the spaces of a cluster. `connect` opens sessions, and replaces broken ones.
     ///
     /// # Errors
     /// No session can be opened, or the cluster does not report its spaces.

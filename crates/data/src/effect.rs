@@ -5,7 +5,7 @@ use solera_time::{Origin, Timestamp, Vector};
 
 use crate::Value;
 
-/// Maximum overhead of each part of an effect or operation, beside the bytes of its value.
+/// Maximum overhead of each part of an effect or operation, in addition to the bytes of its value.
 pub(crate) const PIECE_BYTES: usize = 16;
 
 /// Identifies an effect: the commit timestamp of its transaction and the history that it belongs

@@ -12,8 +12,8 @@ type Executed = Result<(Outcome, Option<Effect>), OpError>;
 ///
 /// # Errors
 /// The key holds another type, a number is invalid, or the result exceeds the 64-bit range, as in
-/// Redis. There is no effect then. The sum of one transaction's increments of a counter must also
-/// be a 64-bit number, whatever the counter's value is.
+/// Redis. In these cases the operation has no effect. The sum of one transaction's increments of a
+/// counter must also be a 64-bit number, whatever the counter's value is.
 pub fn execute(op: &Op, view: &View<'_>) -> Executed {
     let mut executed = dispatch(op, view);
     if let Ok((_, Some(effect))) = &mut executed

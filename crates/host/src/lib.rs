@@ -11,7 +11,7 @@
 //!    Then the host calls [`Driver::hold`] for each client that has called the machine directly.
 //! 3. If [`Driver::wants_submit`], the host calls [`Driver::submit`], at the latest when all
 //!    clients that are ready to write have done so. Where replies do not wait for the log, it also
-//!    calls it now and then, since few small writes do not make `wants_submit` true.
+//!    calls it from time to time, since few small writes do not make `wants_submit` true.
 //! 4. For each event of the log, the host calls [`Driver::on_log_event`], then [`Driver::poll`] and
 //!    [`Driver::take_durable`] for the outputs and clients that it releases.
 //!    [`Driver::has_just_stopped`] returns true when the remaining ones will never be released.

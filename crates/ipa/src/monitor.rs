@@ -128,7 +128,7 @@ impl Monitor {
 
 fn bucket(latency: Duration) -> usize {
     let doublings = (latency.as_secs_f64() / SHORTEST).log2().max(0.0);
-    // The last of these buckets also contains all longer latencies.
+    // The last of the used buckets also contains all longer latencies.
     ((doublings * PER_DOUBLING) as usize).min(BUCKETS - 2)
 }
 

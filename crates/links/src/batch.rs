@@ -39,8 +39,8 @@ pub struct Body {
 }
 
 /// Returns the bodies of frames that carry messages from one worker to another, in order. An answer
-/// that is too long for any frame is replaced by one that reports this. Other messages never get so
-/// long.
+/// that is too long for any frame is replaced with one that reports this. Other messages never get
+/// so long.
 pub fn encode_batch<M: Wire>(
     sizes: Sizes,
     from: Address,

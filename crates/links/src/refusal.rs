@@ -50,7 +50,7 @@ pub enum Refusal {
          called node; upgrade them to the same release"
     )]
     Releases {
-        /// What differs.
+        /// The difference.
         what: String,
         /// The caller's version.
         caller: String,

@@ -689,7 +689,7 @@ impl Coordinator {
     }
 
     /// Returns whether it is too early to commit this group, because an earlier commit of the same
-    /// group may still take effect besides this one.
+    /// group may still take effect in addition to this one.
     fn is_doubtful(&self, index: usize) -> bool {
         let first = self.job.plan.first_writer == Some(index);
         first && self.doubtful_until_ms.is_some_and(|until_ms| self.now_ms < until_ms)

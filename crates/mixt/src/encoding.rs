@@ -49,8 +49,8 @@ impl ObjectCall {
         }
     }
 
-    /// Returns the error for bytes that are no value of the expected type; `wanted` describes the
-    /// object.
+    /// Returns the error for bytes that are not a value of the expected type; `wanted` describes
+    /// the object.
     pub fn unreadable(&self, error: &CodecError, wanted: &str) -> StoreError {
         let (found, wanted) = match error {
             CodecError::Unexpected { expected, found, .. } => (found.clone(), expected.clone()),

@@ -88,7 +88,7 @@ pub(crate) enum GroupStep {
     Ended(GroupEnd),
 }
 
-/// How the run of a group ended. Unless it has committed, no transaction is open any more.
+/// Result of a group's run. Unless it has committed, no transaction is open any more.
 #[derive(Debug)]
 pub(crate) enum GroupEnd {
     Committed,

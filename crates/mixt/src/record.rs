@@ -206,7 +206,7 @@ impl Record {
     /// Decodes it from bytes.
     ///
     /// # Errors
-    /// If they are no record of this version.
+    /// If they are not a record of this version.
     pub fn decode(bytes: &[u8]) -> Result<Record, Unreadable> {
         decode(bytes, "a recovery record")
     }

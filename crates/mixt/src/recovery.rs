@@ -26,7 +26,7 @@ use crate::witness;
 pub enum Found {
     /// A record.
     Record(Box<Record>),
-    /// Bytes that are no record.
+    /// Bytes that are not a record.
     Unreadable(Unreadable),
     /// The database does not return it.
     Unread(StoreError),

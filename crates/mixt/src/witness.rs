@@ -1,8 +1,8 @@
-//! Witnesses (MixT §4.5, §5.4), and the names of what transactions store besides data.
+//! Witnesses (MixT §4.5, §5.4), and the names of all objects that transactions store besides data.
 //!
-//! A *write witness* lies beside each object that a transaction has changed in a witnessed place.
-//! It refers to the transaction's *commit witnesses*, one in each such place. Several transactions
-//! may have write witnesses beside one object, each under its transaction's number.
+//! A *write witness* is stored beside each object that a transaction has changed in a witnessed
+//! place. It refers to the transaction's *commit witnesses*, one in each such place. Several
+//! transactions may have write witnesses beside one object, each under its transaction's number.
 
 use std::fmt;
 use std::sync::Arc;

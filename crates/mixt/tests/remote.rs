@@ -383,8 +383,8 @@ fn an_answer_of_another_kind_leaves_the_outcome_unknown() {
     };
     let mut bytes =
         now(bench.databases[0].execute(&remote_group.encode())).unwrap().encode().to_vec();
-    // The bytes are the version, the number of replies, and the first reply: it is no error, and
-    // its kind is Committed instead of Began.
+    // The bytes are the version, the number of replies, and the first reply: it is not an error,
+    // and its kind is Committed instead of Began.
     assert_eq!(bytes[2..4], [0, 0]);
     bytes[3] = 2;
     // The rest of Began would be read as the next reply.

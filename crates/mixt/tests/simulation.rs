@@ -241,7 +241,7 @@ impl Setting {
         Connections::new(self.databases.at(host, &self.world, user))
     }
 
-    /// Grants a user a right, or revokes it, now and then.
+    /// Grants a user a right, or revokes it, from time to time.
     async fn administrator(self) {
         let clock = self.clock(0);
         loop {

@@ -421,7 +421,7 @@ fn arguments_that_are_too_large_or_refer_to_no_store_are_rejected() {
         }
     };
     let register = || Value::Handle(Handle { store: "strong".into(), key: "r".into() });
-    // A list takes 16 bytes, and so does a text besides its characters.
+    // A list takes 16 bytes, and so does a text in addition to its characters.
     let texts = |bytes: usize| Value::list([Value::string("x".repeat(bytes - 32))]);
     assert_eq!(
         call("put", vec![register(), texts(1_001)]),

@@ -291,7 +291,7 @@ impl Session {
         format!("{TOKEN}:{hex}:{:x}", sum(&bytes))
     }
 
-    /// Replaces the session's dependencies by those of a token, or by none for an empty text.
+    /// Replaces the session's dependencies with those of a token, or with none for an empty text.
     ///
     /// # Errors
     /// The text is not a token, or depends on a time in the future.

@@ -206,7 +206,7 @@ async fn transactions(one: &mut Client, two: &mut Client) {
     one.ask("INCR y").await;
     assert_eq!(one.ask("EXEC").await, all(&[int(1)]));
 
-    // An open transaction loses against a concurrent update of what it has read and writes.
+    // An open transaction aborts after a concurrent update of a key that it has read and writes.
     assert_eq!(one.ask("SOLERA.BEGIN PCPSI").await, ok());
     let read = one.ask("GET x").await;
     two.ask("INCR x").await;

@@ -60,7 +60,7 @@ fn move_slot(cluster: &Cluster, key: &str) -> usize {
     moved
 }
 
-/// Stops and continues all replicas again and again, so that they are behind.
+/// Stops and continues all replicas repeatedly, so that they are behind.
 fn hold_replicas_back(cluster: &Cluster, until: &AtomicBool) {
     let replicas: Vec<_> = cluster.nodes.iter().filter(|node| node.role() == "slave").collect();
     while !until.load(Ordering::Relaxed) {
@@ -237,7 +237,7 @@ async fn no_transaction_sees_a_part_of_one_that_a_failed_master_has_lost_in_part
     assert_eq!(session.read_open(&mut open, &reads[0]).await, Ok(Value::Null));
     let error = session.read_open(&mut open, &reads[1]).await.unwrap_err();
     assert!(matches!(error, Error::Lost { .. }), "{error}");
-    // It reads nothing of what it overwrites.
+    // It does not read the values that it overwrites.
     gateway.session().update_all(vec![call("SET a 2"), call("SET b 2")]).await.unwrap();
     let both = gateway.session().read_all(&reads[..2]).await;
     assert_eq!(both, Ok(vec![bulk("2"), bulk("2")]));

@@ -207,7 +207,7 @@ async fn begin_and_die(bench: &Bench, name: &str, args: &[&str]) {
     }
 }
 
-/// A module whose first group is in the cluster, so that its record lies there.
+/// A module whose first group is in the cluster, so that its record is there.
 const NOTES: &str = "
 store carts : causal;
 store notes : eventual;

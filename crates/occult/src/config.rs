@@ -186,7 +186,7 @@ impl Config {
     }
 
     /// Puts the generation into the incarnation. A worker of a later generation has no journal of
-    /// the earlier ones, and other workers must take it for a later process.
+    /// the earlier ones, and other workers must treat it as a later process.
     pub(crate) fn with_generation_in_incarnation(self) -> Config {
         const BITS: u32 = 48;
         let start = self.incarnation & ((1 << BITS) - 1);

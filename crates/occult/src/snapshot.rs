@@ -62,7 +62,7 @@ pub enum SnapshotStep {
         /// The snapshot.
         id: u64,
         /// For each site, the stamp up to which the snapshot contains the site's writes: the least
-        /// stamp of the polls, or the mark if the site is no home any more. For `None`, the least
+        /// stamp of the polls, or the mark if the site is no longer a home. For `None`, the least
         /// stamp of the polls for all sites.
         shown: Peaks,
     },
@@ -151,7 +151,7 @@ impl Beginning {
 
     /// Returns the bounds for FIX.
     pub fn bounds(&self) -> Peaks {
-        // A site that is no home any more writes nothing, and keeps its mark.
+        // A site that is no longer a home writes nothing, and keeps its mark.
         let mut bounds = self.marks.clone();
         bounds.extend(self.least.iter().map(|(site, stamp)| (Some(*site), *stamp)));
         bounds.insert(None, self.least.values().copied().min().unwrap_or_default());

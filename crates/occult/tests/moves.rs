@@ -81,7 +81,7 @@ fn a_decision_outlives_the_site_that_has_made_it() {
 }
 
 /// C has prepared a write when A takes its shard by force. The decision arrives later, and C does
-/// not show a write that nobody else has.
+/// not show a write that no other worker has.
 #[test]
 fn a_home_forgets_what_is_prepared_in_a_shard_that_is_taken_by_force() {
     let mut net = Net::new(3);

@@ -17,7 +17,7 @@ const SCHEMES: [Scheme; 9] = [
     Scheme::PerSite(4),
 ];
 
-/// Homes whose shards move now and then, and the greatest stamp that each shard has.
+/// Homes whose shards move from time to time, and the greatest stamp that each shard has.
 struct Shards {
     homes: Homes,
     last: Vec<Stamp>,
@@ -50,8 +50,8 @@ impl Shards {
         let to = SiteId(random.index(3) as u8);
         let next = Move { shards: vec![(shard, shard)], from: None, to: vec![to], forced: false };
         self.homes.carry_out(&next);
-        // A worker learns last stamps late, in any order and repeatedly, also those of homes that
-        // have become homes again meanwhile.
+        // A worker learns last stamps late, in any order and repeatedly, including those of homes
+        // that have become homes again meanwhile.
         self.moves.push((shard, self.homes.epoch(), self.last[usize::from(shard.0)]));
         if random.one_in(2) {
             let (shard, number, last) = self.moves[random.index(self.moves.len())];

@@ -64,8 +64,8 @@ fn accounts() -> [Value; 2] {
     [handle("strong", "from"), handle("strong", "to")]
 }
 
-/// Polls a future that many times. Answers to its requests may arrive before it is dropped, and
-/// nobody reads them then.
+/// Polls a future that many times. Answers to its requests may arrive before it is dropped, and are
+/// then never read.
 async fn cut<T>(future: impl Future<Output = T>, polls: usize, linger: bool) -> Option<T> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -108,7 +108,7 @@ fn a_call_that_is_dropped_takes_effect_as_a_whole_or_not_at_all_and_the_next_get
         let bench = bench(&url);
         let mut connections = bench.connections();
         let (mut number, mut dropped, mut done) = (0, 0, 0);
-        // How many answers come at once depends on the machine, so rounds go on until a call was
+        // How many answers come at once depends on the machine, so rounds continue until a call was
         // dropped after its first answer.
         let mut after_an_answer = 0;
         for round in 0..60 {

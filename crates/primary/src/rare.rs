@@ -9,6 +9,6 @@ solera_machine::rare_paths! {
     SNAPSHOT = "primary: a replica was filled with values";
     /// A session has seen updates that only the former home had, and that are lost.
     POSITION_LOST = "primary: a session had seen what is lost";
-    /// A joining site begins anew when the home moves.
+    /// A joining site starts again when the home moves.
     FILLED_ANEW = "primary: a joining replica began anew because the home moved";
 }

@@ -36,7 +36,7 @@ pub enum Record {
     },
     /// A joining replica has all data that the home had when the replica began to join.
     Filled(PartitionId),
-    /// A joining replica has dropped its data and begins anew.
+    /// A joining replica has dropped its data and starts again.
     Emptied(PartitionId),
     /// A piece of a partition's values has arrived.
     Piece(PartitionId, Piece),

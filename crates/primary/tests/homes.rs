@@ -304,7 +304,7 @@ fn a_joining_site_begins_anew_when_the_home_moves() {
     assert_equal(&cluster, &[B, C], &keys);
 }
 
-/// It records the list of sites, and is stopped before it records that it begins anew.
+/// It records the list of sites, and is stopped before it records that it starts again.
 #[test]
 fn a_joining_site_that_is_stopped_when_the_home_moves_ends_like_the_new_home() {
     let (mut cluster, keys, list) = with_a_joining_site(2);

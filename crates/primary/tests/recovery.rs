@@ -179,7 +179,7 @@ fn a_replica_that_was_filled_while_a_checkpoint_began_is_rebuilt() {
     }
 }
 
-/// A joining site begins anew while a checkpoint is written.
+/// A joining site starts again while a checkpoint is written.
 #[test]
 fn a_replica_that_began_anew_during_a_checkpoint_is_rebuilt() {
     let left = without(&Members::new(3), C);

@@ -74,7 +74,7 @@ pub fn words(call: &ObjectCall) -> Result<(&'static str, Vec<Vec<u8>>), StoreErr
         (Object::Map(..), ObjectOp::Entries) => ("HGETALL", vec![]),
         (Object::Map(..), ObjectOp::Size) => ("HLEN", vec![]),
         (Object::List(of) | Object::Log(of), ObjectOp::Append) => ("RPUSH", vec![arg(0, of)?]),
-        // In Redis an index below 0 counts from the end. It is replaced by one that no list has.
+        // In Redis an index below 0 counts from the end. It is replaced with one that no list has.
         (Object::List(_) | Object::Log(_), ObjectOp::At) => match call.args.first() {
             Some(Value::Int(at)) => {
                 let at = if *at < 0 { i64::MAX } else { *at };

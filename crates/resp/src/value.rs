@@ -36,7 +36,7 @@ pub enum Value {
     Push(Vec<Value>),
 }
 
-/// Error of bytes that are no reply. The connection cannot be used any more.
+/// Error of bytes that are not a reply. The connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
     /// The type does not exist.

@@ -221,8 +221,7 @@ pub struct Config {
     pub protocol: Protocol,
     /// Site that leads strong transactions at first.
     pub leader: SiteId,
-    /// Numbers of the protocols beside this one in the worker that guard keys; the same at every
-    /// worker of a site.
+    /// Numbers of the worker's other protocols that guard keys; the same at every worker of a site.
     pub guards: Vec<u8>,
     /// Keys whose increments need the consent of one of `guards`; the same at every worker.
     pub guarded_keys: Option<GuardedKeys>,

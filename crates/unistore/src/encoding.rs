@@ -38,7 +38,7 @@ impl OfProtocol for Message {
         Some(Message::Replicate(vec![second]))
     }
 
-    /// Replaces a result that is too large by an error.
+    /// Replaces a result that is too large with an error.
     fn too_large(self) -> Option<Message> {
         match self {
             Message::ExecuteReply {

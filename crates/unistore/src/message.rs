@@ -268,7 +268,7 @@ pub enum Message {
     /// Answers [`Message::Fetch`].
     Filling(Filling),
     /// The donor has no snapshot for this attempt to get a partition, or has released it. The
-    /// receiver has to begin anew.
+    /// receiver has to start again.
     NotKept {
         /// The partition.
         partition: PartitionId,

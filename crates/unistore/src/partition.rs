@@ -475,7 +475,7 @@ impl Partition {
         self.sent[site.index()] = nothing;
     }
 
-    /// Removes all data, so that the partition can be filled anew.
+    /// Removes all data, so that the partition can be filled again.
     pub(crate) fn empty(&mut self) {
         let sites = self.sites();
         self.keys.clear();

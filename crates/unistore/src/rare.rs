@@ -10,7 +10,7 @@ solera_machine::rare_paths! {
     ASKS_FOR_DECISION = "a participant asks for a decision";
     /// A read fails because transactions of its snapshot do not arrive.
     GIVES_UP_READ = "a read is given up";
-    /// A joining worker begins anew with another donor.
+    /// A joining worker starts again with another donor.
     CHANGES_DONOR = "a joining worker changes its donor";
     /// A donor has lost the snapshot that it sends.
     DONOR_LOST_SNAPSHOT = "a donor has lost its snapshot";

@@ -96,7 +96,7 @@ pub struct Decision {
     pub unconfirmed: Vec<Address>,
 }
 
-/// Bounds on what a replica sends between two records of this kind, also after a restart.
+/// Bounds on what a replica sends between two records of this kind, even after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
     /// No later transaction of this worker executes on a snapshot below this one. The root computes

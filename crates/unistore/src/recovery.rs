@@ -320,7 +320,7 @@ impl Recovery {
         if members.merge(theirs) {
             let replica = &mut self.replica;
             if !members.is_member(replica.worker.me) {
-                // The worker may have begun to fill its partitions anew.
+                // The worker may have begun to fill its partitions again.
                 self.promise.known_vec = Vector::zero(members.sites());
             }
             let listed = &self.listed;

@@ -57,7 +57,7 @@ impl Worker {
     ///
     /// The remote entries are those of the paper. The local entry is the site's latest state rather
     /// than its uniform part, so that a client of a site sees at once the writes of another client
-    /// there, also in another partition (`docs/decisions/0003-fresh-local-snapshots.md`). The clock
+    /// there, even in another partition (`docs/decisions/0003-fresh-local-snapshots.md`). The clock
     /// advances to the entry, so no later transaction gets a timestamp within the snapshot.
     pub(crate) fn start_snapshot(&mut self, now: Now, past: &Vector) -> Vector {
         self.learn_uniform(past);
@@ -173,7 +173,7 @@ impl Worker {
         now.monotonic.since(self.last_activity) < ACTIVE_FOR
     }
 
-    /// Returns the other members; none while this site is no member itself.
+    /// Returns the other members; none while this site is not a member itself.
     pub(crate) fn other_members(&self) -> Vec<SiteId> {
         let members = &self.dissemination.members;
         let others = members.members().filter(|site| *site != self.me);

@@ -260,7 +260,7 @@ impl Stage {
             self.write(sites);
             self.check(sites);
         }
-        // No state is kept for a site that is no member.
+        // No state is kept for a site that is not a member.
         self.settles();
         let root = &self.hosts[&at(0, 0)].replica;
         assert_eq!(root.status().members().status(new), SiteStatus::Gone);

@@ -534,7 +534,7 @@ fn the_known_time_of_a_leaving_site_survives_a_restart() {
     assert!(host.known_vec()[C] >= at(600));
 }
 
-/// A site may have forgotten what it had sent before it received the removal.
+/// A site may have forgotten updates that it had sent before it received the removal.
 #[test]
 fn history_of_a_leaving_site_counts_only_from_sites_that_have_its_removal() {
     let mut host = Host::of(config_of(&[1, 1, 1]));

@@ -52,7 +52,7 @@ impl Causal {
         Timestamp(all.0 + 1)
     }
 
-    /// Begins a site anew with the data of a donor, and with times after `after`.
+    /// Restarts a site with the data of a donor, and with times after `after`.
     pub(super) fn begin_anew(&mut self, site: SiteId, donor: SiteId, after: Timestamp) {
         self.stores[site.index()] = self.stores[donor.index()].with(site, after);
     }

@@ -173,7 +173,7 @@ impl<'a> Risks<'a> {
                         false => before || self.is_unbounded(other, condition),
                     });
                 }
-                // The exit flag of the loop is no bound.
+                // The exit flag of the loop is not a bound.
                 _ if step.dst() == Some(condition)
                     && self.body.vars[condition.0 as usize].purpose == "turn"
                     && steps[index + 1..].iter().any(asked) => {}

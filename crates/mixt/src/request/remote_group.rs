@@ -75,7 +75,7 @@ impl RemoteGroup {
     /// Decodes it from bytes.
     ///
     /// # Errors
-    /// If they are no remote group of this version.
+    /// If they are not a remote group of this version.
     pub fn decode(bytes: &[u8]) -> Result<RemoteGroup, Unreadable> {
         decode(bytes, "a remote group")
     }
@@ -98,7 +98,7 @@ impl RemoteReplies {
     /// Decodes them from bytes.
     ///
     /// # Errors
-    /// If they are no replies of this version.
+    /// If they are not replies of this version.
     pub fn decode(bytes: &[u8]) -> Result<RemoteReplies, Unreadable> {
         decode(bytes, "the answer of a worker")
     }

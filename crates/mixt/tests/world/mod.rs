@@ -127,7 +127,7 @@ async fn pause() {
     .await;
 }
 
-/// A database whose requests fail now and then.
+/// A database whose requests sometimes fail.
 pub(crate) struct Faulty {
     pub(crate) memory: Memory,
     pub(crate) world: Arc<World>,

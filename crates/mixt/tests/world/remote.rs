@@ -43,7 +43,7 @@ impl Remote {
         self.worker.lock().unwrap().clone()
     }
 
-    /// Replaces the process by a new one, which has no memory, and breaks the connections to the
+    /// Replaces the process with a new one, which has no memory, and breaks the connections to the
     /// old one.
     pub(crate) fn die(&self) {
         *self.worker.lock().unwrap() = Arc::default();

@@ -53,7 +53,7 @@ impl Session {
     /// Reads a key in a transaction. It sees the transaction's own writes of strings.
     ///
     /// # Errors
-    /// See [`Error`]; also if the transaction has written the key and the command is not GET,
+    /// See [`Error`]; also fails if the transaction has written the key and the command is not GET,
     /// EXISTS or STRLEN.
     pub async fn read_open(&mut self, open: &mut Open, call: &Call) -> Result<Value, Error> {
         if let Some(written) = open.written.get(&call.key) {

@@ -306,7 +306,7 @@ impl Runner<'_> {
         all.stale += own.stale;
     }
 
-    /// Records an error. Returns whether the session goes on.
+    /// Records an error. Returns whether the session continues.
     fn failed(&mut self, error: Error, writes: Vec<Operation>) -> bool {
         let (outcome, goes_on) = match &error {
             Error::Aborted(_) | Error::Changed => (Outcome::Aborted, true),

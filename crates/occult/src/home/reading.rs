@@ -16,7 +16,7 @@ use crate::shard::Stamp;
 pub(super) struct ParkedRead {
     from: Address,
     read: Read,
-    /// When it arrived; its client stops waiting some time after this.
+    /// Time of its arrival; its client stops waiting some time after this.
     pub(super) since: Monotonic,
 }
 

@@ -67,7 +67,7 @@ pub(super) struct Moving {
     /// For moves of shards whose data has not arrived here yet, by shard and number: the shardstamp
     /// of the copy here when the move was carried out.
     shown: BTreeMap<(ShardId, u64), Stamp>,
-    /// The arrivals for which requests are under way, at most [`WINDOW`].
+    /// The arrivals for which requests are in progress, at most [`WINDOW`].
     requested: BTreeSet<(ShardId, u64)>,
     /// The arrival after which the next one is requested.
     requested_last: Option<(ShardId, u64)>,
@@ -90,7 +90,7 @@ impl Moving {
         Moving { known: knows_table, ..Moving::default() }
     }
 
-    /// Returns whether the table is missing, or an arrival or announcement is under way.
+    /// Returns whether the table is missing, or an arrival or announcement is in progress.
     pub(super) fn is_busy(&self) -> bool {
         !self.known || !self.arriving.is_empty() || self.announcements > 0
     }
@@ -282,7 +282,7 @@ impl Occult {
         self.moving.arriving.insert((shard, number), arrival);
     }
 
-    /// Begins the arrivals that were under way before a restart.
+    /// Begins the arrivals that were in progress before a restart.
     pub(crate) fn resume_arrivals(&mut self) {
         // The records of the moves have begun arrivals that later records have completed.
         self.moving.arriving.clear();

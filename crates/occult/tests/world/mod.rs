@@ -332,7 +332,7 @@ impl World {
         self.lost.push(victim);
     }
 
-    /// Injects a fault now and then.
+    /// Injects a fault from time to time.
     fn faults(&mut self) {
         let sites = self.shape.sites;
         if self.random.one_in(300) && sites > 1 {

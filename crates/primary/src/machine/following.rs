@@ -192,8 +192,8 @@ impl History {
         History::new(self.id, self.log_limit())
     }
 
-    /// Replaces the values by those at an index. When a journal is replayed, the partition may come
-    /// from a checkpoint with later updates, which stay.
+    /// Replaces the values with those at an index. When a journal is replayed, the partition may
+    /// come from a checkpoint with later updates, which stay.
     fn replace(&mut self, pieces: &[Piece]) {
         let Some(Piece { applied, end: Some(end), .. }) = pieces.last() else { return };
         self.store.remove_until(*applied);

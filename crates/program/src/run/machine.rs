@@ -60,7 +60,7 @@ impl Machine {
     }
 
     /// Runs up to an instruction that the caller must handle, to the end of the code, or until the
-    /// memory must be counted. `at` is the position reached, also on failure.
+    /// memory must be counted. `at` is the position reached, even on failure.
     pub(super) fn run<'p>(
         &mut self,
         program: &'p Program,

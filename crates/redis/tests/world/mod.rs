@@ -72,7 +72,7 @@ impl Server {
     }
 
     /// Returns whether it answers a PING. A connection that opens is not enough: one to a port
-    /// where nobody listens can connect to itself.
+    /// without a listener can connect to itself.
     fn answers(&self) -> bool {
         let ask = || -> std::io::Result<[u8; 5]> {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;

@@ -392,7 +392,8 @@ impl Replica {
         }
     }
 
-    /// Empties partitions that were partly filled before a restart, to fill them anew.
+    /// Empties partitions that were partly filled before a restart, to fill them from the
+    /// beginning.
     pub(crate) fn drop_unfinished(&mut self) {
         self.joining = Joining::new(self.joining.base_vec);
         for partition in self.worker.partitions.iter_mut().filter(|partition| !partition.filled) {

@@ -148,7 +148,7 @@ struct Single {
     /// Whether the client may cancel it.
     cancellable: bool,
     /// Whether the client has cancelled it. It then only waits for the answer to its operation,
-    /// which nobody receives.
+    /// which is dropped.
     cancelled: bool,
 }
 
@@ -465,8 +465,8 @@ impl Replica {
             None => Cause::Transaction(self.worker.me, tx),
         };
         let submitted = Submitted {
-            // The timeout begins anew with each attempt: a late attempt does not show that sites
-            // are unreachable.
+            // The timeout restarts with each attempt: a late attempt does not show that sites are
+            // unreachable.
             since: now.monotonic,
             request: Some(request),
             snap_vec,

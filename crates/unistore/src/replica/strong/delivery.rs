@@ -186,7 +186,7 @@ impl Replica {
         self.strong.service.leads(group_of(self.worker.partitions[index].id))
     }
 
-    /// Notes that a site has asked this replica for the history, whoever leads.
+    /// Notes that a site has asked this replica for the history, whichever site leads.
     pub(crate) fn asked_for_strong(&mut self, index: usize, dest: SiteId) {
         self.strong.asked.insert((index, dest));
     }
