@@ -42,8 +42,8 @@ pub struct Timing {
     pub retry: Duration,
     /// Time by which a ceiling that the members store is ahead of the leader's clock.
     pub reserve: Duration,
-    /// Largest time by which times of other sites may be ahead. A message with a later time is
-    /// dropped: a worker that followed such a time would advance the clocks of all others.
+    /// Largest difference by which times of other sites may be ahead. A message with a later time
+    /// is dropped: a worker that followed such a time would advance the clocks of all others.
     pub max_ahead: Duration,
     /// Time for which a leader reserves keys for the retry of an aborted transaction. It covers the
     /// longest wait of the retry for the transactions with which it conflicts, and the round trip

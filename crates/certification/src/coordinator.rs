@@ -310,7 +310,7 @@ impl<W: Clone> Coordinator<W> {
         });
         // A leader may vote twice on an aborted transaction, because it forgot the transaction when
         // the coordinator's site left. A member that has not forgotten it then repeats the earlier
-        // vote. The transaction can commit with neither vote, so the two votes count together.
+        // vote. Neither vote lets the transaction commit, so the two votes count together.
         let neither_commits = answers.vote != Vote::Commit && vote != Vote::Commit;
         if !neither_commits && (&answers.vote, answers.ts) != (&vote, ts) {
             // A term has one vote. A vote that differs from it does not count.

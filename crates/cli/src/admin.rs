@@ -162,7 +162,7 @@ impl AdminArgs {
         stream: impl AsyncRead + AsyncWrite + Unpin,
         request: Request<String>,
     ) -> Result<Answer, String> {
-        // An error other than one of the connection shows that the server does not use HTTP.
+        // An error that does not come from the connection shows that the server does not use HTTP.
         let why = |error: hyper::Error| match error.source().and_then(|why| why.downcast_ref()) {
             Some(error) => self.failed(error),
             None => self.not_solera(),

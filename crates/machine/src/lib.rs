@@ -176,20 +176,20 @@ pub trait Recovery {
     /// Takes the bytes of a part, which contains the effects of all records up to `lsn`.
     ///
     /// # Errors
-    /// The reason, as text for people, if the bytes are not a part of this machine's checkpoints.
+    /// A human-readable reason if the bytes are not a part of this machine's checkpoints.
     fn take_part(&mut self, lsn: u64, part: &[u8]) -> Result<(), String>;
 
     /// Takes the bytes of the record with this number.
     ///
     /// # Errors
-    /// The reason, as text for people, if the bytes are not a record of this machine.
+    /// A human-readable reason if the bytes are not a record of this machine.
     fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String>;
 
     /// Checks that the data as a whole fits the configuration. Called after all parts and records
     /// were taken.
     ///
     /// # Errors
-    /// The reason, as text for people.
+    /// A human-readable reason.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }

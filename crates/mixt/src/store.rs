@@ -1,8 +1,8 @@
 //! The interface between mixed transactions and databases (MixT §3.3, Fig. 5 and 11).
 //!
 //! A database has *spaces*, each of one consistency level; a module's stores are bound to spaces. A
-//! [`Connection`] is a session with at most one open transaction. Besides the objects of programs a
-//! space contains *named objects*: a few small values by number, under names that no object of a
+//! [`Connection`] is a session with at most one open transaction. Besides the objects of programs,
+//! a space contains *named objects*: a few small values by number, under names that no object of a
 //! program has. Witnesses and recovery records are named objects.
 
 use std::pin::Pin;

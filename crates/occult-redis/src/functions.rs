@@ -41,7 +41,7 @@ redis.register_function{{ function_name = '{name}_look', callback = call, flags 
     )
 }
 
-/// Returns the same as a script, for servers that forbid functions.
+/// Returns the same code as a script, for servers that forbid functions.
 pub(crate) fn script() -> String {
     format!("{TEXT}\nreturn run(table.remove(ARGV, 1), KEYS, ARGV)\n")
 }

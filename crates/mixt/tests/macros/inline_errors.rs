@@ -1,4 +1,4 @@
-// Errors of a transaction among Rust code are at its tokens.
+// Errors of a transaction among Rust code refer to its tokens.
 mod groups {
     solera_mixt::mixt! {
         store directory : linearizable;

@@ -1,4 +1,4 @@
-// Each error is at its token, and one run reports all: syntax first, then names and types.
+// Each error refers to its token, and one run reports all: syntax first, then names and types.
 mod syntax {
     solera_mixt::mixt! {
         store mail causal;

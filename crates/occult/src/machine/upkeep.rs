@@ -133,7 +133,7 @@ impl Occult {
             let stored = homes().flat_map(|(_, stored)| {
                 sites.iter().map(|other| at(stored, *other, |at| at.stored)).collect::<Vec<_>>()
             });
-            // A worker without shards of this site's homes limits nothing.
+            // A worker without shards of this site's homes sets no limit.
             let shown = stored.min().unwrap_or(NO_LIMIT);
             let of_site = |other: &SiteId| {
                 let reports = homes().map(|(_, stored)| at(stored, *other, |at| at.unread));

@@ -29,7 +29,7 @@ impl Shape {
 }
 
 impl World {
-    /// Returns the committed writes that the failed site alone had.
+    /// Returns the committed writes that only the failed site had.
     pub(crate) fn lost_writes(&self, history: &History) -> Lost {
         let alive = self.workers.iter().find(|(worker, _)| Some(worker.site) != self.dead);
         let (Some(dead), Some((_, alive))) = (self.dead, alive) else { return Lost::default() };

@@ -72,7 +72,7 @@ pub(crate) struct Report {
     pub(crate) lost_sessions: usize,
     /// Number of snapshots of all keys that were read.
     pub(crate) snapshots: usize,
-    /// Number of transactions without an answer whose outcome was found out.
+    /// Number of transactions without an answer whose outcome was determined later.
     pub(crate) found: usize,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct World {
     doomed: BTreeSet<Address>,
     /// Workers whose crash was not reported to the sessions yet.
     lost: Vec<Address>,
-    /// Wall clocks' differences from the world's time, in microseconds.
+    /// Differences of the wall clocks from the world's time, in microseconds.
     clocks: Vec<u64>,
     /// Time until which each worker is down.
     down: BTreeMap<Address, u64>,

@@ -77,7 +77,7 @@ pub(crate) struct Sessions {
     /// Transactions whose outcome is unknown: the place in the history, the worker, its
     /// incarnation, and the transaction's number.
     unanswered: Vec<(usize, Address, u64, u64)>,
-    /// Number of these whose outcome was found out.
+    /// Number of these whose outcome was determined later.
     pub(crate) found: usize,
 }
 

@@ -28,8 +28,8 @@ const AT_ONCE: u8 = 4;
 /// that serves all of them.
 const FEW: u32 = 4;
 
-/// Largest time by which a wanted time may be ahead of this worker's clock, because the clocks of
-/// other sites may be ahead.
+/// Largest difference by which a wanted time may be ahead of this worker's clock, because the
+/// clocks of other sites may be ahead.
 const MOST_AHEAD: Duration = Duration::from_secs(1);
 
 /// Vectors that one worker waits for, and its requests to others.

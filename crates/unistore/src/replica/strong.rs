@@ -500,7 +500,7 @@ impl Replica {
     }
 
     /// Returns the latest time for which groups may vote on a transaction that is about to be
-    /// submitted: the time at which its client stops waiting. Before, records a promise that covers
+    /// submitted: the time at which its client stops waiting. First records a promise that covers
     /// the current time. A restarted worker adds the same timeout to the promised clock, and so has
     /// an upper bound of the transactions of this run that other sites can still commit.
     pub(crate) fn latest_vote(&mut self, now: Now, snap_vec: &Vector) -> Timestamp {
