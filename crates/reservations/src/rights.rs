@@ -87,7 +87,7 @@ fn signed(sum: u128) -> i128 {
 }
 
 /// What a site has at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// The sums over its stream.
     pub tally: Tally,

@@ -9,12 +9,12 @@ use super::{Partition, clamped};
 use crate::agreed::Key;
 use crate::command::{Cannot, Holder, Placed, Question, Response};
 use crate::config::{Bound, Config, Rule};
-use crate::counter::{Asked, Counter, WaitingTake};
+use crate::counter::{Asked, WaitingTake};
 use crate::message::Body;
 use crate::numbers::{Epoch, Nonce, Position, Tokens};
 use crate::outbox::{Step, Subject};
 use crate::rare;
-use crate::rights::{Count, Counted, Gift, Owner, Tally};
+use crate::rights::{Count, Counted, Gift, Owner};
 
 /// What the list of sites says that counts and gifts depend on.
 #[derive(Clone, Debug, Default)]
@@ -274,11 +274,15 @@ impl Partition {
 
     /// Returns what the site has at this moment.
     fn own_count(&self, config: &Config, key: &[u8]) -> Counted {
-        let counter = self.counters.get(key);
-        let tally = counter.map_or(Tally::default(), |counter| counter.rights.tally.clone());
-        let open = counter.map_or(Tokens::default(), Counter::promised_tokens);
-        let open = if config.has(Rule::CountOpen) { open } else { Tokens::default() };
-        Counted { tally, open }
+        let Some(counter) = self.counters.get(key) else { return Counted::default() };
+        // Gifts do not change the number of rights.
+        let giving = counter.rights.giving.iter().map(of_gift);
+        let giving = giving.fold(Tokens::default(), Tokens::plus);
+        let open = match config.has(Rule::CountOpen) {
+            true => counter.promised_tokens().minus(giving),
+            false => Tokens::default(),
+        };
+        Counted { tally: counter.rights.tally.clone(), open }
     }
 
     /// Begins a count if somebody waits for one, or sends its requests again.
