@@ -17,7 +17,7 @@ use solera_commands::{Command as Described, CommandId};
 use solera_data::{Op, Value};
 use solera_resp::Arguments;
 
-pub(crate) use self::reply::{error_reply, write_results, write_single};
+pub(crate) use self::reply::{error_reply, write_at_once, write_results, write_single};
 
 /// An operation on one key.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +79,23 @@ enum Shape {
     Identifiers(usize),
 }
 
+impl Shape {
+    /// Returns the shape of a command with one operation.
+    fn of_single(id: CommandId, op: &Op) -> Shape {
+        match (id, op) {
+            (CommandId::SoleraTake, Op::IncrBy(taken)) => {
+                Shape::Identifiers(usize::try_from(taken.unsigned_abs()).unwrap_or_default())
+            }
+            _ => Shape::Single,
+        }
+    }
+}
+
+/// Returns whether a command changes pools alone.
+pub(crate) fn is_of_pools(id: CommandId) -> bool {
+    matches!(id, CommandId::SoleraTake | CommandId::SoleraGrow)
+}
+
 /// Returns whether a command reads or changes the content of keys, so that [`plan`] accepts it.
 pub(crate) fn is_on_keys(command: &Described) -> bool {
     // These take keys and are no operation of their own on them.
@@ -99,7 +116,8 @@ pub(crate) fn is_on_keys(command: &Described) -> bool {
 /// The error reply, in Redis' words.
 pub(crate) fn plan<'a>(id: CommandId, arguments: &Arguments<'a>) -> Result<Plan<'a>, String> {
     if let Some(op) = single(id, arguments)? {
-        return Ok(Plan::single(id, arguments.get(1), op));
+        let shape = Shape::of_single(id, &op);
+        return Ok(Plan { shape, ..Plan::single(id, arguments.get(1), op) });
     }
     let (ops, shape) = match id {
         CommandId::Set => {
@@ -110,11 +128,6 @@ pub(crate) fn plan<'a>(id: CommandId, arguments: &Arguments<'a>) -> Result<Plan<
         CommandId::Del => (each(arguments, &Op::Delete), Shape::Sum),
         CommandId::Exists => (each(arguments, &Op::Exists), Shape::Sum),
         CommandId::Mset => (strings::set_many(arguments)?, Shape::Ok),
-        CommandId::SoleraTake => {
-            let count = counters::taken(arguments)?;
-            let op = Op::IncrBy(-i64::from(count));
-            (smallvec![KeyOp::new(arguments.get(1), op)], Shape::Identifiers(count as usize))
-        }
         _ => return Err("ERR the command is not about keys".to_owned()),
     };
     Ok(Plan { ops, command: id, shape })
@@ -136,6 +149,7 @@ pub(crate) fn single(id: CommandId, arguments: &Arguments<'_>) -> Result<Option<
         CommandId::Decr => Op::IncrBy(-1),
         CommandId::Incrby => Op::IncrBy(counters::integer(arguments.get(2))?),
         CommandId::Decrby => counters::decrement(arguments)?,
+        CommandId::SoleraTake => Op::IncrBy(-i64::from(counters::taken(arguments)?)),
         CommandId::SoleraGrow => Op::IncrBy(counters::grown(arguments)?),
         CommandId::Type => Op::Type,
         CommandId::Sadd => Op::SetAdd(values(2)),

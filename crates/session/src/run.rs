@@ -1,7 +1,7 @@
 //! The path of each command through a session: checks, queueing and execution.
 
 use solera_commands::{Command as Described, CommandId, InMulti, lookup};
-use solera_config::{Baseline, Runs};
+use solera_config::{Baseline, Runs, SpaceType};
 use solera_data::Op;
 use solera_levels::Level;
 use solera_resp::Arguments;
@@ -40,13 +40,16 @@ impl<W: Context> ClientSession<W> {
         if space.of_type.is_some_and(|of_type| !permits(of_type, &op)) {
             return false;
         }
+        if plan::is_of_pools(command.id) && space.of_type != Some(SpaceType::Pool) {
+            return false;
+        }
         let (now, pasts) = (self.now, &mut self.pasts);
         let single = Single { level, key, op: &op, command: command.id };
         let Some(result) = self.worker.execute_at_once(now, pasts, single) else {
             return false;
         };
         self.last_command = command.name;
-        if !plan::write_single(&mut self.out, &result) {
+        if !plan::write_at_once(&mut self.out, command.id, &op, &result) {
             self.worker.count_error();
         }
         true

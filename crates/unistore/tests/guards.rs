@@ -647,6 +647,81 @@ fn a_guard_that_cannot_get_what_it_needs_refuses_before_the_prepare() {
     assert_eq!((site.guarded_at(SECOND), site.counter(&there)), (0, None));
 }
 
+/// Answers a reservation: the guard needs a later snapshot.
+fn need_later(site: &mut Site, at: Address, ask: AskId, key: &Key) -> Vector {
+    let past = Vector::zero(1).with(FIRST.site, Timestamp(1 << 62));
+    let answer = GuardAnswer::Verdict(Verdict::Later { key: key.to_vec(), past });
+    site.give(at, Input::Answered { ask, answer });
+    site.deliver();
+    past
+}
+
+#[test]
+fn a_single_whose_guard_needs_a_later_snapshot_runs_again() {
+    let mut site = Site::new();
+    site.ready = false;
+    let key = key_of(SECOND, "remote");
+    let request = site.single(FIRST, &key, guard(&key, BANK));
+    site.deliver();
+    let (at, ask, first, _) = site.next_reserve();
+    let past = need_later(&mut site, at, ask, &key);
+    assert_eq!(site.next_end(), (BANK, first, false));
+    let (at, ask, second, _) = site.next_reserve();
+    assert_ne!(first, second, "each attempt is a transaction of its own");
+    assert!(site.replies_to(request).is_empty());
+    site.promise(at, ask);
+    let (at, ask, ..) = site.next_promise();
+    site.promise(at, ask);
+    site.deliver();
+    match site.replies_to(request)[..] {
+        [Response::Executed { outcome: Ok(Outcome::Int(1)), pasts }] => {
+            assert!(pasts.causal.covers(&past), "the commit depends on what the guard needs");
+        }
+        ref other => panic!("{other:?}"),
+    }
+    assert_eq!(site.counter(&key), Some(1));
+}
+
+#[test]
+fn a_transaction_whose_guard_needs_later_snapshots_fails_at_last() {
+    let mut site = Site::new();
+    site.ready = false;
+    let key = key_of(FIRST, "local");
+    let single = site.single(FIRST, &key, guard(&key, BANK));
+    let mut attempts = 0;
+    while site.replies_to(single).is_empty() {
+        let (at, ask, ..) = site.next_reserve();
+        need_later(&mut site, at, ask, &key);
+        site.next_end();
+        attempts += 1;
+    }
+    assert_eq!(attempts, 5);
+    let tx = site.begin(FIRST, false);
+    site.guarded(FIRST, tx, guard(&key, BANK));
+    site.add(FIRST, tx, &key);
+    let commit = site.commit(FIRST, tx);
+    let (at, ask, ..) = site.next_reserve();
+    need_later(&mut site, at, ask, &key);
+    for request in [single, commit] {
+        let CommandError::Guarded(refusal) = site.failure(request) else { panic!("not guarded") };
+        assert!(refusal.reason.contains("run it again"), "{refusal:?}");
+    }
+    assert_eq!(site.counter(&key), None);
+}
+
+#[test]
+fn a_cancelled_single_does_not_run_again() {
+    let mut site = Site::new();
+    site.ready = false;
+    let key = key_of(FIRST, "local");
+    let request = site.single(FIRST, &key, guard(&key, BANK));
+    let (at, ask, id, _) = site.next_reserve();
+    site.give(FIRST, Input::Cancel { request });
+    need_later(&mut site, at, ask, &key);
+    assert_eq!(site.next_end(), (BANK, id, false));
+    assert!(site.asks.is_empty() && site.replies_to(request).is_empty());
+}
+
 #[test]
 fn a_guard_that_reserves_too_long_gets_the_abort() {
     let mut site = Site::new();

@@ -31,7 +31,7 @@ family! { "solera":
         "Returns the sites that hold tokens or rights of a counter with a bound.";
     SoleraTake "solera.take" "key [number]" -2 "write denyoom fast" (1, 1, 1 "RW access update") "0.1.0"
         "Takes identifiers from a pool, all or none.";
-    SoleraGrow "solera.grow" "key number" 3 "write denyoom fast" (1, 1, 1 "RW update") "0.1.0"
+    SoleraGrow "solera.grow" "key number" 3 "write denyoom fast" (1, 1, 1 "RW access update") "0.1.0"
         "Adds identifiers to a pool.";
     SoleraStale "solera.stale" "[HOME|ACCEPT|FAIL]" -1 "fast" (0, 0, 0) "0.1.0"
         "Sets what reads do when a copy lacks what the session has seen, and returns their counts.";

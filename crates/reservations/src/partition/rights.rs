@@ -277,12 +277,17 @@ impl Partition {
         let Some(counter) = self.counters.get(key) else { return Counted::default() };
         // Gifts do not change the number of rights.
         let giving = counter.rights.giving.iter().map(of_gift);
-        let giving = giving.fold(Tokens::default(), Tokens::plus);
-        let open = match config.has(Rule::CountOpen) {
-            true => counter.promised_tokens().minus(giving),
-            false => Tokens::default(),
-        };
-        Counted { tally: counter.rights.tally.clone(), open }
+        // Updates without a promise have committed.
+        let of_key = self.spent.values().flatten().filter(|spent| spent.key == key);
+        let committed = of_key.map(|spent| spent.tokens).fold(Tokens::default(), Tokens::plus);
+        let mut tally = counter.rights.tally.clone();
+        tally.note_created(committed.increments);
+        tally.note_spent(committed.decrements);
+        let known = giving.fold(committed, Tokens::plus);
+        match config.has(Rule::CountOpen) {
+            true => Counted { tally, open: counter.promised_tokens().minus(known) },
+            false => Counted { tally: counter.rights.tally.clone(), open: Tokens::default() },
+        }
     }
 
     /// Begins a count if somebody waits for one, or sends its requests again.

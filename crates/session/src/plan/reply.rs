@@ -1,6 +1,7 @@
 //! Replies of commands on keys.
 
-use solera_data::{OpError, Outcome};
+use solera_commands::CommandId;
+use solera_data::{Op, OpError, Outcome};
 use solera_resp::Writer;
 use uuid::Uuid;
 
@@ -40,18 +41,29 @@ pub(crate) fn write_results(
             Some(Ok(Outcome::Int(0))) => out.null(),
             _ => out.simple("OK"),
         },
-        Shape::Identifiers(count) => {
-            out.array(count);
-            for _ in 0..count {
-                out.bulk(Uuid::new_v4().to_string().as_bytes());
-            }
-        }
+        Shape::Identifiers(count) => write_identifiers(out, count),
         Shape::Single | Shape::Strings => outcomes.for_each(|outcome| write_outcome(out, outcome)),
     }
     true
 }
 
-/// Appends the reply of a command on one key. Returns whether it is not an error.
+/// Appends the reply of a command with one operation. Returns whether it is not an error.
+pub(crate) fn write_at_once(
+    out: &mut Writer,
+    id: CommandId,
+    op: &Op,
+    result: &Result<Outcome, OpError>,
+) -> bool {
+    match Shape::of_single(id, op) {
+        Shape::Identifiers(count) if result.is_ok() => {
+            write_identifiers(out, count);
+            true
+        }
+        _ => write_single(out, result),
+    }
+}
+
+/// Appends the outcome of an operation. Returns whether it is not an error.
 pub(crate) fn write_single(out: &mut Writer, result: &Result<Outcome, OpError>) -> bool {
     match result {
         Ok(outcome) => {
@@ -59,6 +71,14 @@ pub(crate) fn write_single(out: &mut Writer, result: &Result<Outcome, OpError>) 
             true
         }
         Err(error) => write_error(out, error),
+    }
+}
+
+/// Appends new identifiers.
+fn write_identifiers(out: &mut Writer, count: usize) {
+    out.array(count);
+    for _ in 0..count {
+        out.bulk(Uuid::new_v4().to_string().as_bytes());
     }
 }
 

@@ -7,7 +7,7 @@ use solera_data::Op;
 use super::ClientSession;
 use super::queue::{Queue, Work};
 use crate::context::Context;
-use crate::plan::{KeyOp, Plan};
+use crate::plan::{self, KeyOp, Plan};
 
 /// Returns whether a key of a type may be used by an operation.
 pub(crate) fn permits(of_type: SpaceType, op: &Op) -> bool {
@@ -24,7 +24,7 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply.
     pub(super) fn fits_type(&self, command: CommandId, op: &KeyOp<'_>) -> Result<(), String> {
-        let of_pools = matches!(command, CommandId::SoleraTake | CommandId::SoleraGrow);
+        let of_pools = plan::is_of_pools(command);
         let found = self.worker.spec().spaces.type_of(&op.key);
         if of_pools && !found.is_some_and(|(of_type, _)| of_type == SpaceType::Pool) {
             let (key, space) = (
@@ -58,7 +58,7 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply.
     pub(super) fn fit_types(&self, plan: &Plan<'_>) -> Result<(), String> {
-        let of_pools = matches!(plan.command, CommandId::SoleraTake | CommandId::SoleraGrow);
+        let of_pools = plan::is_of_pools(plan.command);
         if !self.worker.spec().spaces.have_types() && !of_pools {
             return Ok(());
         }
