@@ -60,7 +60,7 @@ impl Recovery {
     fn reservations(&mut self) -> Result<&mut solera_reservations::Recovery, String> {
         self.has_reservations = true;
         self.reservations.as_mut().ok_or_else(|| {
-            "bytes of protocol 4 (reservations), which this node does not run: the [[space]] with an error bound \
+            "bytes of protocol 4 (reservations), which this node does not run: the [[space]] with a bound \
              whose keys are in this data is missing in solera.toml. A data directory that holds data of \
              reservations cannot drop the protocol: add the missing lines again. To get rid of the bound, then run \
              `solera backup` and `solera restore` into a new cluster in which the space has none"

@@ -301,14 +301,18 @@ pub enum Message {
     },
     /// A guard refuses the transaction, and may consent to another attempt with a later snapshot.
     /// Replaces PREPARE_ACK.
-    GuardLater {
-        /// The transaction.
-        tx: TxId,
-        /// The guard's key, protocol and reason.
-        refusal: Refusal,
-        /// What the snapshot must contain.
-        past: Vector,
-    },
+    GuardLater(Box<GuardLater>),
+}
+
+/// Fields of [`Message::GuardLater`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GuardLater {
+    /// The transaction.
+    pub tx: TxId,
+    /// The guard's key, protocol and reason.
+    pub refusal: Refusal,
+    /// What the snapshot must contain.
+    pub past: Vector,
 }
 
 /// PREPARE with guards.
@@ -356,7 +360,7 @@ impl Message {
             Message::Wanted { .. } => "Wanted",
             Message::PrepareGuarded(..) => "PrepareGuarded",
             Message::GuardRefused { .. } => "GuardRefused",
-            Message::GuardLater { .. } => "GuardLater",
+            Message::GuardLater(_) => "GuardLater",
         }
     }
 }

@@ -341,11 +341,9 @@ impl Replica {
             }
             Message::PrepareGuarded(prepare) => self.on_prepare_guarded(now, from, *prepare),
             Message::GuardRefused { tx, refusal } => {
-                self.on_guard_refused(now, from, tx, (refusal, None));
+                self.on_guard_refused(now, from, tx, refusal);
             }
-            Message::GuardLater { tx, refusal, past } => {
-                self.on_guard_refused(now, from, tx, (refusal, Some(past)));
-            }
+            Message::GuardLater(later) => self.on_guard_later(now, from, *later),
         }
     }
 

@@ -98,8 +98,8 @@ impl Message {
             Message::Wanted { upto, .. } => validator.vector(upto),
             Message::PrepareGuarded(prepare) => within_site && validator.guarded(prepare),
             Message::GuardRefused { refusal, .. } => within_site && is_bounded(refusal),
-            Message::GuardLater { refusal, past, .. } => {
-                within_site && is_bounded(refusal) && validator.vector(past)
+            Message::GuardLater(later) => {
+                within_site && is_bounded(&later.refusal) && validator.vector(&later.past)
             }
         }
     }

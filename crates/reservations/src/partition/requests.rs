@@ -259,6 +259,8 @@ impl Partition {
             Err(Cannot::NoTokens) if tokens.total() > room => {
                 Cannot::TooMany { most: u64::try_from(room).unwrap_or(u64::MAX) }
             }
+            // Others wait before it.
+            Ok(_) if config.has_rights(key) => Cannot::Uncounted,
             other => other.err().unwrap_or(Cannot::NoTokens),
         }
     }

@@ -136,6 +136,8 @@ impl Partition {
         if is_mine {
             counter.rights.tally.note_received(gift);
             counter.rights.depend_on(past);
+            // The request was answered. Another one need not wait.
+            counter.rights.next_want = None;
         }
     }
 

@@ -12,6 +12,7 @@ use solera_machine::{Address, Guard, Guarded, Now, Refusal, RequestId};
 use solera_time::{Monotonic, Vector};
 
 use crate::command::{CommandError, ExecuteGuarded, Response, TxId};
+use crate::message::GuardLater;
 use crate::pasts::Pasts;
 use crate::replica::Replica;
 
@@ -261,9 +262,18 @@ impl Replica {
         singles.get(&tx).is_some_and(may).then(|| singles.remove(&tx)).flatten()
     }
 
-    /// Handles the refusal of a guard at a participant. If the guard only needs a later snapshot, a
-    /// single begins again.
-    pub(crate) fn on_guard_refused(
+    /// Handles the refusal of a guard at a participant.
+    pub(crate) fn on_guard_refused(&mut self, now: Now, from: Address, tx: TxId, refusal: Refusal) {
+        self.end_refused(now, from, tx, (refusal, None));
+    }
+
+    /// Handles the refusal of a guard that needs a later snapshot. A single begins again.
+    pub(crate) fn on_guard_later(&mut self, now: Now, from: Address, later: GuardLater) {
+        let GuardLater { tx, refusal, past } = later;
+        self.end_refused(now, from, tx, (refusal, Some(past)));
+    }
+
+    fn end_refused(
         &mut self,
         now: Now,
         from: Address,

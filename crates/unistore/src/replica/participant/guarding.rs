@@ -17,7 +17,7 @@ use solera_time::Timestamp;
 
 use crate::command::TxId;
 use crate::config::Rule;
-use crate::message::{Errand, Message, Output, PrepareGuarded, Write};
+use crate::message::{Errand, GuardLater, Message, Output, PrepareGuarded, Write};
 use crate::rare;
 use crate::record::{Part, Prepared, Record};
 use crate::replica::Replica;
@@ -271,7 +271,8 @@ impl Replica {
                 self.give_up_reserving(tx);
                 let reason = "what it needs has arrived after it began: run it again".to_owned();
                 let refusal = Refusal { key, protocol, reason }.shortened();
-                self.worker.send(coordinator, Message::GuardLater { tx, refusal, past });
+                let later = Box::new(GuardLater { tx, refusal, past });
+                self.worker.send(coordinator, Message::GuardLater(later));
             }
             _ => {
                 it.silent.remove(&protocol);
