@@ -158,7 +158,7 @@ pub enum ReadError {
     /// The file cannot be read.
     #[error("it cannot be read: {0}")]
     Io(io::Error),
-    /// It does not begin as a backup.
+    /// It does not begin with the magic bytes of a backup.
     #[error("this is not a backup of Solera")]
     NotABackup,
     /// It has another version of the format.

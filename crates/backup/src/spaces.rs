@@ -58,7 +58,7 @@ impl SpaceInfo {
         self.protocol_number == UNISTORE || self.is_of_occult()
     }
 
-    /// Returns whether Occult runs it: its level is `pcpsi`.
+    /// Returns whether Occult runs it, that is, whether its level is `pcpsi`.
     pub(crate) fn is_of_occult(&self) -> bool {
         self.protocol_number == OCCULT
     }
@@ -78,7 +78,7 @@ impl SpaceInfo {
         self.strong.iter().map(String::as_str).collect()
     }
 
-    /// Returns the pairs, independent of their order and of the order within a pair.
+    /// Returns the pairs in a canonical order, each of them sorted.
     fn conflicts(&self) -> BTreeSet<(&str, &str)> {
         let pairs = self.conflicts.iter().map(|[one, other]| (one.as_str(), other.as_str()));
         pairs.map(|(one, other)| (one.min(other), one.max(other))).collect()

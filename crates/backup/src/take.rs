@@ -34,15 +34,15 @@ impl From<io::Error> for TakeError {
     }
 }
 
-/// Writes the content of a cluster, in one causal snapshot of the client's site, and one snapshot
-/// of the keys of level `pcpsi`. `taken_ms` is the time, in milliseconds since 1970.
+/// Writes the content of a cluster: one causal snapshot of the client's site, and one snapshot of
+/// the keys of level `pcpsi`. `taken_ms` is the time, in milliseconds since 1970.
 ///
 /// The backup contains all writes that the site had acknowledged before, and the writes of other
 /// sites that were visible at this site. Returns the sink; the caller must make it durable.
 ///
 /// # Errors
-/// The snapshot cannot be read completely, or the sink cannot be written. The bytes written so far
-/// are not a backup then.
+/// The snapshot cannot be read completely, or the sink cannot be written. In this case, the bytes
+/// written so far are not a backup.
 pub async fn take<W: Write>(
     client: &mut Client,
     sink: W,

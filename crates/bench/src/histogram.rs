@@ -6,14 +6,14 @@ use hdrhistogram::Histogram as Buckets;
 
 /// Significant decimal digits of a bucket.
 const DIGITS: u8 = 2;
-/// Longer durations count as this one, about 19 hours, in microseconds.
+/// Longest recorded duration, about 19 hours, in microseconds. Longer ones count as this one.
 const LONGEST: u64 = 1 << 36;
 
 /// Histogram of durations. Its quantiles are at most 1/128 too large; its mean and maximum are
 /// exact.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    /// Counts of microseconds.
+    /// Number of durations in each bucket; the values are in microseconds.
     buckets: Buckets<u64>,
     total: Duration,
     max: Duration,

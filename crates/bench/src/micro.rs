@@ -1,8 +1,8 @@
 //! The micro-benchmark of UniStore §8.2 and §8.3: transactions of three items.
 //!
-//! A share of the transactions update, and, independently, a share of the transactions are strong.
-//! Each transaction accesses three distinct items, drawn uniformly. A share of the strong
-//! transactions take their first item from one designated partition.
+//! A given share of the transactions update items; independently, a given share are strong. Each
+//! transaction accesses three distinct items, drawn uniformly. A share of the strong transactions
+//! take their first item from one designated partition.
 //!
 //! | key | content | space |
 //! |---|---|---|
@@ -37,7 +37,7 @@ conflicts = [["SET", "SET"]]
 /// Settings of the micro-benchmark.
 #[derive(Clone, Debug)]
 pub struct Micro {
-    /// Number of items that causal transactions choose from, and that strong ones choose from.
+    /// Number of items for causal transactions, and the same number of other items for strong ones.
     pub keys: u64,
     /// Share of transactions that update, in percent.
     pub updates: u8,

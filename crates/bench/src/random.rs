@@ -45,23 +45,23 @@ impl Random {
         found.expect("the drawn number is below the sum")
     }
 
-    /// Returns a duration from the negative exponential distribution around a mean, truncated at
-    /// ten times the mean, like the think time of RUBiS' clients.
+    /// Returns an exponentially distributed duration with this mean, truncated at ten times the
+    /// mean, as the think times of RUBiS' clients are.
     pub(crate) fn think(&mut self, mean: Duration) -> Duration {
-        // In (0, 1], whose logarithm is finite.
+        // The value is in (0, 1], so its logarithm is finite.
         let uniform = ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         mean.mul_f64((-uniform.ln()).min(10.0))
     }
 
-    /// Returns a text of letters, which compresses about as badly as natural text.
+    /// Returns a string of letters that compresses about as poorly as text in a natural language.
     pub(crate) fn text(&mut self, length: u64) -> String {
         const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz eaito";
         (0..length).map(|_| char::from(LETTERS[self.below(32) as usize])).collect()
     }
 }
 
-/// Zipf's distribution with exponent 1: the n-th number, from 0 on, has a probability proportional
-/// to 1/n.
+/// Zipf's distribution with exponent 1: the n-th number, counted from 0, has a probability
+/// proportional to 1/(n + 1).
 pub(crate) struct Zipf {
     /// Cumulative weights.
     sums: Vec<f64>,

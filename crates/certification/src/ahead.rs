@@ -1,14 +1,14 @@
-//! Deliveries by a follower before its leader: transactions of the follower's own site that it
-//! knows to be committed, and that no other transaction can precede.
+//! Delivers transactions at a follower before its leader does: transactions of the follower's own
+//! site that are known to be committed and that no other transaction can precede.
 //!
 //! If no other transaction is undecided or waits for delivery when a leader proposes a time, the
 //! leader's ACCEPT contains the time of the last transaction. If the proposal becomes the strong
 //! timestamp, no transaction ever comes in between. Later proposals of this leader are greater.
 //! Proposals of a successor are greater, too, because a quorum stores the proposal until the group
-//! has delivered it. This holds for every later leader, so that ballots do not matter here. No
-//! ceiling is needed: a ceiling shows that *nothing* happened up to some time, while a proposal has
-//! an entry. A leader finishes an entry only up to the time that it has reported as complete, so
-//! that its successors stay above the entry afterwards, too.
+//! has delivered it. This holds for every later leader, so ballots do not matter here. No ceiling
+//! is needed: a ceiling shows that *nothing* happened up to some time, while a proposal has an
+//! entry. A leader finishes an entry only up to the time that it has reported as complete, so that
+//! its successors stay above the entry afterwards, too.
 
 use std::collections::BTreeMap;
 

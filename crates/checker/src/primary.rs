@@ -62,16 +62,16 @@ pub struct Update {
     pub site: usize,
     /// Key.
     pub key: String,
-    /// Number; no other update of the history has it.
+    /// Number, unique within the history.
     pub id: u64,
     /// Time at which the client invoked it.
     pub invoked: u64,
-    /// Time at which the client received the answer that the home has durably ordered it. May be
-    /// absent although `applied` is present.
+    /// Time at which the client received the confirmation that the home has durably ordered it. May
+    /// be absent although `applied` is present.
     pub accepted: Option<u64>,
-    /// Time at which the client received the answer that its own site shows it.
+    /// Time at which the client received the confirmation that it is visible at the client's site.
     pub applied: Option<u64>,
-    /// Time at which the client received the answer that f + 1 sites store it.
+    /// Time at which the client received the confirmation that f + 1 sites store it.
     pub barrier: Option<u64>,
 }
 

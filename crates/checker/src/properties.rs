@@ -26,7 +26,7 @@ pub struct Vectors {
 pub struct Access {
     /// The key.
     pub key: String,
-    /// Whether it changes the key, so that later operations must have observed it.
+    /// Whether it changes the key; later conflicting operations must then have observed it.
     pub update: bool,
     /// The kind of operation, below 64.
     pub kind: u8,

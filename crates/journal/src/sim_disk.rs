@@ -255,7 +255,8 @@ impl SimDisk {
         lock(&self.state)
     }
 
-    /// Returns the state for a call that changes names.
+    /// Returns the state for a call that creates, renames or removes a file, or an injected
+    /// failure.
     fn names(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.state();
         state.change()?.or_fail()?;
@@ -265,7 +266,7 @@ impl SimDisk {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // A panic of another test thread is reported by that thread.
+    // Poisoning is ignored: the thread that panicked reports the panic.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

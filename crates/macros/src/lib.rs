@@ -1,4 +1,4 @@
-//! Compiles programs of the MixT language into functions of Rust, while Rust compiles.
+//! Compiles MixT programs into Rust functions at compile time.
 //!
 //! These macros implement `solera_mixt::mixt!` and `solera_mixt::mixt_file!`, which pass the path
 //! to `solera_mixt` first, as tokens in brackets. `source` lays tokens out as a source text,

@@ -1,4 +1,4 @@
-//! Texts as tokens, to pass the declarations of a program to its inline transactions.
+//! Quotes texts as tokens, to pass the declarations of a program to its inline transactions.
 
 use proc_macro2::TokenStream;
 use quote::quote;

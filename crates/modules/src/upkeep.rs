@@ -24,7 +24,7 @@ pub(crate) struct Upkeep {
     tasks: UnboundedSender<Task>,
     /// Transactions that this process has completed, but whose records may not show that yet.
     completed: Mutex<BTreeSet<TransactionId>>,
-    /// Access to the site of the last call.
+    /// Access to the site, as the last call provided it.
     local: Mutex<Option<Local>>,
     /// Transactions that could not be completed at the last attempt for lack of rights, and the
     /// reason.
@@ -49,7 +49,7 @@ impl Upkeep {
         (Upkeep { tasks, completed, local, denied, seen }, work)
     }
 
-    /// Remembers `local` as the access to the site.
+    /// Stores `local` as the access to the site.
     pub(crate) fn note(&self, local: Local) {
         *self.local.lock().unwrap_or_else(PoisonError::into_inner) = Some(local);
     }
@@ -57,7 +57,7 @@ impl Upkeep {
     /// Reports complete transactions, whose records can be removed.
     pub(crate) fn add_garbage(&self, records: Vec<Record>) {
         self.completed().extend(records.iter().map(Record::id));
-        // Without a receiver the process is about to end, and other processes will find the
+        // If there is no receiver, the process is about to end, and other processes will find the
         // records.
         let _ = self.tasks.send(Task::Complete(records));
     }

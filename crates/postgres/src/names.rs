@@ -10,7 +10,7 @@ use crate::objects::check_name;
 use crate::schema::Sql;
 use crate::statement::{Params, get, unexpected};
 
-/// Maximum number of bytes that a commit may write. PostgreSQL's messages have at most 1 GiB.
+/// Maximum number of bytes that a commit may write. A PostgreSQL message is limited to 1 GiB.
 const MAX_WRITES: usize = 256 << 20;
 
 /// Names to read, as parameters of the statement.
@@ -55,7 +55,7 @@ pub(crate) struct Writes<'a> {
     removed: Columns<'a>,
 }
 
-/// Rows, by column.
+/// Rows, stored as one vector per column.
 #[derive(Debug, Default)]
 struct Columns<'a> {
     spaces: Vec<&'a str>,
@@ -66,7 +66,8 @@ struct Columns<'a> {
 
 impl<'a> Writes<'a> {
     pub(crate) fn new(writes: &'a [NameWrite]) -> Result<Writes<'a>, StoreError> {
-        // In ascending order, so that transactions which write the same names do not deadlock.
+        // Writes are in ascending order, so that transactions that write the same names do not
+        // deadlock.
         let mut last = BTreeMap::new();
         for write in writes {
             let (name, field) = match write {
@@ -91,7 +92,8 @@ impl<'a> Writes<'a> {
             columns.values.extend(value.map(|value| &**value));
             bytes += name.space.len() + name.key.len() + value.map_or(0, |value| value.len());
         }
-        // The commit is sent together with the writes, and must not be sent without them.
+        // The commit is pipelined with the writes. Without this check, it could be sent without
+        // them.
         if bytes > MAX_WRITES {
             let text =
                 format!("{bytes} bytes of records and witnesses are too many for one commit");

@@ -198,11 +198,11 @@ pub enum Instr {
     Jump(u32),
     /// Jumps to an instruction if the register holds `false`.
     JumpUnless(Reg, u32),
-    /// Returns a value from the function. Only in functions.
+    /// Returns a value from the function. Occurs only in functions.
     Return(Reg),
-    /// Sets the transaction's result. Only in phases.
+    /// Sets the transaction's result. Occurs only in phases.
     Result(Reg),
-    /// Fails with a text; the transaction has no effect. Only in phases.
+    /// Fails with a text; the transaction has no effect. Occurs only in phases.
     Abort(Reg),
     /// `dst = handle.op(args)`, at the store.
     Remote {

@@ -78,8 +78,9 @@ impl Laboratory<'_> {
         }
     }
 
-    /// Returns a run of the paper's shape, with more clients than are needed to use up the card of
-    /// the busiest computer: goodput is at its peak, even if some reads take longer.
+    /// Returns a run with the paper's shape, with more clients than are needed to saturate the
+    /// network card of the busiest computer. Goodput is then at its peak, even if some reads take
+    /// longer.
     fn saturated(&self, name: impl Into<String>, scheme: Scheme, workload: Workload) -> Run {
         let ms = Duration::from_millis;
         let (warm_up, window) = self.pick((ms(100), ms(100)), (ms(150), ms(300)));
@@ -94,8 +95,8 @@ impl Laboratory<'_> {
         }
     }
 
-    /// Returns a run with just enough clients to use up the card. More clients would wait in the
-    /// card's queue, and this wait would be the greatest part of the latencies.
+    /// Returns a run with just enough clients to saturate the network card. More clients would
+    /// queue for the card, and this wait would dominate the latencies.
     fn just_saturated(&self, name: &str, scheme: Scheme, workload: Workload) -> Run {
         let clients = if workload.reads >= 95 { 2_300 } else { 10_000 };
         Run { clients, ..self.saturated(name, scheme, workload) }

@@ -19,7 +19,7 @@ pub(crate) struct Process {
 /// Delays between sites.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wan {
-    /// A name that `solera up` knows.
+    /// Name of predefined delays, as for `solera up --wan`.
     Named(&'static str),
     /// Round-trip times in milliseconds, in the format of a file for `solera up`.
     Rtt(&'static str),

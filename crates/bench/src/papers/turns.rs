@@ -13,7 +13,8 @@ use crate::virtual_cluster::shape::Shape;
 use crate::virtual_cluster::three_items::ThreeItems;
 
 const PARTITIONS: u16 = 16;
-/// Number of clients of causal transactions, and their pause: a tenth of a worker's capacity.
+/// Number of clients that run causal transactions, and their pause. Together these clients use
+/// about a tenth of a worker's capacity.
 const CLIENTS: usize = 30;
 const THINK: Duration = Duration::from_millis(10);
 /// Number of clients of `primary` at each worker, which do not pause.
@@ -77,7 +78,8 @@ fn measure(turn: Duration, flood: usize) -> (Measured, f64) {
 mod tests {
     use super::*;
 
-    /// Uses the table of costs, and the turns of servers: `worker/event_loop.rs` of `node`.
+    /// Uses the table of costs, and the turn length of servers, from `worker/event_loop.rs` of
+    /// `node`.
     #[test]
     fn a_saturated_protocol_makes_causal_transactions_slower_by_less_than_a_tenth() {
         let turn = Duration::from_micros(25);

@@ -1,5 +1,5 @@
-//! Counts instructions under callgrind and system calls under strace, by running this program
-//! again.
+//! Counts instructions under callgrind and system calls under strace, in child processes that run
+//! this program.
 //!
 //! Each kind runs twice, the second time with three times as many requests. The difference between
 //! the runs is due to the requests alone, because starting and loading cost the same in both.
@@ -60,8 +60,8 @@ fn system_calls(kind: Kind, times: u64) -> Result<u64, CountError> {
     total_calls(&summary).ok_or_else(|| failed(format!("its summary has no total:\n{summary}")))
 }
 
-/// Returns the number of calls in the last line of a summary: percent, seconds, microseconds for
-/// each call, calls, errors if any, `total`.
+/// Returns the number of calls from the last line of a summary. Its columns are: percent, seconds,
+/// microseconds for each call, calls, errors if any, `total`.
 fn total_calls(summary: &str) -> Option<u64> {
     let line = summary.lines().rfind(|line| line.trim_end().ends_with(" total"))?;
     line.split_whitespace().nth(3)?.parse().ok()

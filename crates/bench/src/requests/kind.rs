@@ -29,7 +29,7 @@ pub enum Kind {
     Client,
     /// `PING`, which touches no data.
     Ping,
-    /// Ten times `PING`, sent together.
+    /// Ten pipelined `PING`s.
     Pings,
     /// `GET` of 100 bytes.
     Get,

@@ -13,7 +13,8 @@ use crate::ports::free_ports;
 
 /// Timeout until a server under strace listens.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Number of concurrent clients, and of transactions of each while instructions are counted.
+/// Number of concurrent clients, and number of transactions per client while instructions are
+/// counted.
 const CLIENTS: u64 = 32;
 const TRANSACTIONS: u64 = 100;
 /// Number of transactions of each client while a server's time is measured, which the kernel counts
@@ -98,8 +99,8 @@ async fn run_clients(server: &mut Server, load: Load, transactions: u64) -> Resu
 
 /// Returns the processor time of a process in user mode and in the kernel, in nanoseconds.
 fn times_of(pid: u32) -> Result<(u64, u64), String> {
-    /// Tick of the kernel's clock for processor times in nanoseconds, the same on all current
-    /// architectures of Linux.
+    /// Clock tick in which the kernel counts processor time, in nanoseconds. It is the same on all
+    /// current architectures of Linux.
     const TICK: u64 = 10_000_000;
     let file = format!("/proc/{pid}/stat");
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;

@@ -35,8 +35,8 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
 
 /// For keys whose order is known, returns the writes that reads of no value certainly missed.
 ///
-/// Such a read may have read any removal that does not depend on it. If it misses the version after
-/// the last one of these, it misses those after earlier ones as well.
+/// Such a read may have observed any removal that does not depend on it. If it misses the version
+/// after the last such removal, it misses the versions after earlier ones as well.
 fn after_removals(index: &Index<'_>, graph: &Graph, orders: &[Order]) -> Vec<Missed> {
     let mut reads: Vec<(usize, usize, usize)> = Vec::new();
     for (at, key) in index.keys.iter().enumerate() {
@@ -131,7 +131,7 @@ impl Judge<'_> {
     }
 
     /// Returns, for each node, whether more transactions of a block lead to it than in the last
-    /// round. Clocks only grow, so that equal sums are equal clocks.
+    /// round. Clocks only grow, so equal sums imply equal clocks.
     fn changed(&mut self, block: usize, clocks: &Clocks<'_>) -> Vec<bool> {
         let sums: Vec<u64> = (0..self.index.nodes.len()).map(|node| clocks.sum(node)).collect();
         if block == self.sums.len() {
@@ -170,7 +170,7 @@ impl Judge<'_> {
             .collect()
     }
 
-    /// Reports cycles of a graph that has none without its implied orders.
+    /// Reports cycles that exist only because of the graph's implied orders.
     fn implied_cycles(&self, components: &Components) -> Vec<Violation> {
         let mut readers: BTreeSet<usize> = self.found.iter().map(|missed| missed.reader).collect();
         let mut violations = Vec::new();

@@ -54,8 +54,8 @@ impl Coordinator {
         // A clock may be set back.
         let since_ms = *self.blocked_ms.get_or_insert(self.now_ms);
         let waited = self.now_ms.saturating_sub(since_ms);
-        // Time limits this wait, and it does not count as an attempt, so later failures keep all
-        // their attempts.
+        // This wait is limited by time and uses no attempt, so later failures can still be retried
+        // as often as otherwise.
         self.polls += 1;
         let limits = &self.job.limits;
         let (place, id) = missing.into_iter().next().expect("something is missing");

@@ -28,8 +28,8 @@ impl Visibility {
                     continue;
                 }
                 whole &= !own.contains(place);
-                // If something has committed, the transaction cannot read again: this is the limit
-                // that the docs of `coordinator` describe.
+                // After a commit, the transaction cannot read again; the docs of `coordinator`
+                // describe this limit.
                 let missed = earlier.contains(place) && !run.is_after_commit();
                 self.suspicious |= missed;
                 if missed || own.contains(place) || later.contains(place) {
@@ -42,7 +42,7 @@ impl Visibility {
         whole
     }
 
-    /// Commits a group that is ready, with a lease that has the current time.
+    /// Commits a ready group, with a lease that contains the current time.
     pub(crate) fn commit(
         &self,
         run: &mut GroupRun,
@@ -51,23 +51,23 @@ impl Visibility {
     ) -> GroupStep {
         let (job, next) = (run.job(), run.index() + 1);
         let worklist = if run.group().writes() && !worklist.is_empty() {
-            // Later groups must wait for these.
+            // Only transactions for which later groups must wait remain in the worklist.
             let places = job.places_of(next..);
             let held = worklist.iter().filter(|((place, _), _)| places.contains(place));
             held.map(|(wanted, source)| (wanted.clone(), source.clone())).collect()
         } else {
             worklist.clone()
         };
-        // The witnesses of transactions that this group sees as a whole may be replaced. A reader
-        // that waits for the commit witnesses of this transaction then waits for those
-        // transactions, too, because this one does not commit in a place before it sees them there.
+        // The witnesses of transactions that this group sees as a whole may be replaced. This
+        // transaction commits in a place only after it sees the others there, so a reader that
+        // waits for its commit witnesses waits for those transactions, too.
         let whole = run.found.iter().filter(|found| self.sees(run, found));
         let whole: BTreeSet<_> = whole.map(|found| found.witness.id).collect();
         run.commit(worklist, lease, |id| whole.contains(&id))
     }
 
-    /// Returns whether the group sees all of a transaction that it has found, at the latest at its
-    /// end.
+    /// Returns whether the transaction, by its end, will have seen all writes of a transaction that
+    /// the group has found.
     fn sees(&self, run: &GroupRun, found: &Found) -> bool {
         let later = run.job().places_of(run.index() + 1..);
         let mut places = found.witness.places.iter();

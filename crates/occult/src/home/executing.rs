@@ -84,8 +84,8 @@ impl Home {
         if self.is_too_far_ahead(context, timestamp.greatest(context.site())) {
             return refused(Executed::Ahead);
         }
-        // If a read shard was taken by force since, its new home may assign stamps below the
-        // shardstamp of the read. The client may not know of the move yet.
+        // If the home of a shard was moved by force after the read, the new home may assign stamps
+        // below the shardstamp of the read. The client may not know of the move yet.
         let has_moved =
             |(shard, _, epoch): &&(ShardId, Stamp, u64)| *epoch < context.homes.moved_by(*shard);
         if let Some((shard, ..)) = reads.iter().find(has_moved) {

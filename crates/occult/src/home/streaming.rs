@@ -61,8 +61,8 @@ impl Streams {
         Streams { start, first: 0, entries: VecDeque::new(), sent: BTreeMap::new() }
     }
 
-    /// Begins the stream of a restarted process. No replica can have its first position, so that
-    /// each one asks for what it lacks.
+    /// Begins the stream of a restarted process. No replica can have the first position of this
+    /// stream, so each replica requests the entries that it lacks.
     pub(super) fn restart(&mut self) {
         self.first = 1;
         self.entries.clear();
@@ -102,8 +102,8 @@ impl Streams {
 }
 
 impl Home {
-    /// Sends new entries to the replicas (List. 2 l. 32–33; Fig. 4 l. 7–8). From time to time, also
-    /// sends how far all shards are shown, so that idle shards do not look stale.
+    /// Sends new entries to the replicas (List. 2 l. 32–33; Fig. 4 l. 7–8). Periodically also sends
+    /// the progress of all shards, so that idle shards do not look stale.
     pub(crate) fn stream(&mut self, context: &mut Context<'_>, publish: Duration) {
         let now = context.now.monotonic;
         let flush = context.config.timing.flush;
@@ -182,7 +182,7 @@ impl Home {
     }
 
     /// Returns the stamps that each site has stored and confirmed. `unread` is the stamp that this
-    /// site has confirmed.
+    /// site has confirmed ([`StoredAt::unread`]).
     pub(crate) fn stored(&self, others: &[SiteId], me: SiteId, unread: Stamp) -> Vec<StoredAt> {
         let mut all = self.streams.stored_at(others.iter().copied());
         all.push(StoredAt { site: me, stored: self.clock, unread });
@@ -207,8 +207,8 @@ impl Home {
         entries.map(|entry| entry.writes.iter().map(|(key, ..)| key).collect())
     }
 
-    /// Handles a replica's report of its progress. Sends the entries that the replica requests, or
-    /// copies.
+    /// Handles a replica's report of its progress. Sends the requested entries, or copies of the
+    /// shards if it no longer has these entries.
     pub(crate) fn on_stored(
         &mut self,
         context: &mut Context<'_>,

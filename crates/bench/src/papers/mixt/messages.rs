@@ -1,5 +1,5 @@
-//! Figure 17: Message Groups, by transaction, and the mix, compared with the linearizable store
-//! alone.
+//! Figure 17: throughput of Message Groups for each transaction and for the mix, compared with the
+//! linearizable store alone.
 
 use super::groups::{CREATE, Groups, INBOX, JOIN, MIX, POST, SOURCE};
 use super::load::Pace;

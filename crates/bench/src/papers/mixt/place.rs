@@ -23,7 +23,8 @@ const NEAR: (Duration, Duration) = (Duration::from_millis(1), Duration::ZERO);
 /// Space of each database.
 const SPACE: &str = "data";
 
-/// An independent pair of a linearizable and a causal database, or one database that is both.
+/// Databases of a run: an independent pair of a linearizable and a causal one, or one database that
+/// serves as both.
 pub(super) struct Deployment {
     /// Description of the linearizable store.
     pub(super) title: &'static str,
@@ -41,7 +42,7 @@ pub(super) struct Deployment {
 #[derive(Clone)]
 struct Databases([(Arc<dyn Database>, &'static str); 2]);
 
-/// Settings of running a program.
+/// Settings for running a program.
 #[derive(Clone, Copy)]
 pub(super) struct Setting {
     /// Whether the stores have the paper's delays.

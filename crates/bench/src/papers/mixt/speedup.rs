@@ -45,8 +45,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Fin
         let scripts = std::iter::repeat_n(script, pace.clients);
         bound.load(scripts, pace, u64::from(causal) << 8 | round)
     };
-    // With long round trips, a single round varies little, so more rounds would add little
-    // information.
+    // With long delays between sites, results vary little from round to round, so more rounds would
+    // add little information.
     let mut points = vec![vec![Ran::default(); SERIES.len()]; shares.len()];
     let mut dearest = (f64::NEG_INFINITY, 0);
     for (causal, series) in shares.iter().zip(&mut points) {
@@ -61,7 +61,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Fin
                 }
             }
         }
-        // Without changes of mode, all series are the same.
+        // If all counters are in one store, all series are the same, so only the first is measured.
         let first = series[0].clone();
         series.iter_mut().filter(|ran| ran.window.is_zero()).for_each(|ran| *ran = first.clone());
         let together = cost(series[WITH].per_second(), series[WITHOUT].per_second());
@@ -139,7 +139,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Fin
     Ok(Findings { rows, plots: vec![plot], notes })
 }
 
-/// Returns the loss of throughput by witnesses, in percent.
+/// Returns the loss of throughput due to witnesses, in percent.
 fn cost(with: f64, without: f64) -> f64 {
     100.0 * (1.0 - with / without)
 }

@@ -15,12 +15,12 @@ use crate::virtual_cluster::occult::queues::Shows;
 use crate::virtual_cluster::occult::world::by_load;
 
 const FIGURE: &str = "Fig. 2";
-/// Number of clients, as in the paper. The clients of the other site only read there, and change no
-/// queue.
+/// Number of clients, as in the paper. The clients of the other site only read there, and do not
+/// affect the queues.
 pub(super) const CLIENTS: usize = 10;
 /// Time that a write takes at the slow replica, which receives more writes than it can apply.
 const TAKES: Duration = Duration::from_millis(100);
-/// Number of times at which queues are measured.
+/// Number of points in time at which the queues are measured.
 const SAMPLES: u32 = 20;
 
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {

@@ -36,7 +36,7 @@ impl std::fmt::Display for Size {
     }
 }
 
-/// With one partition for each core, as in the paper.
+/// Size with one partition for each core, as in the paper.
 const SMALL: Size = Size { partitions: 16, cores: 16 };
 const PAPERS: Size = Size { partitions: 32, cores: 32 };
 /// Size with the maximum number of leading workers per site.
@@ -64,7 +64,7 @@ impl Common {
         Ok(Common { recording: Arc::new(recording), spaces: Arc::new(spaces) })
     }
 
-    /// Measures increasing numbers of clients of a protocol.
+    /// Measures a protocol with increasing numbers of clients.
     fn curve<'a>(
         &self,
         laboratory: &Laboratory<'a>,

@@ -20,12 +20,12 @@ use crate::virtual_cluster::three_items::ThreeItems;
 const KEYS: u64 = 1_000_000;
 /// Share of strong transactions that access the designated partition, in percent.
 const HOT: u8 = 20;
-/// Setting whose drop in throughput is explained: the percentage of strong transactions, and of hot
-/// ones among these.
+/// Setting for which the drop in throughput is explained: the percentage of strong transactions,
+/// and of hot ones among these.
 const EXPLAINED: (u8, u8) = (10, 0);
-/// Partitions per process: one for each core of the paper's machines. If several partitions share a
-/// virtual core, this many still form one process; otherwise a small site would be a single
-/// process, and messages within it would cost nothing.
+/// Partitions per process: one for each core of the paper's machines. Even if several partitions
+/// share a virtual core, a process has this many partitions; otherwise a small site would be a
+/// single process, and messages within it would cost nothing.
 const PARTITIONS_PER_NODE: u16 = CORES_PER_NODE as u16;
 
 #[expect(
@@ -173,8 +173,8 @@ impl Ideal {
     }
 }
 
-/// Minimum change of a part of a transaction's time that is listed, in microseconds of a core of
-/// this machine.
+/// Smallest change in a component of a transaction's time that the explanation lists, in
+/// microseconds of a core of this machine.
 const CHANGE: f64 = 1.0;
 
 /// Explains the drop from ideal scaling: the utilization of the cores at both sizes, and the cost

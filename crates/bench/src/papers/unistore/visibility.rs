@@ -1,4 +1,4 @@
-//! Figure 6: the delay of remote visibility by uniform snapshots.
+//! Figure 6: how much uniform snapshots delay remote visibility.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
