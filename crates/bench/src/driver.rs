@@ -52,7 +52,7 @@ pub(crate) trait Sessions: Clone + Send + 'static {
 
 /// Connection of one client.
 pub(crate) trait Session {
-    /// Returns the attempts of transactions that have aborted since the last call.
+    /// Returns the counts of attempts that have aborted since the last call.
     fn take_aborts(&mut self) -> Aborts;
 
     /// Returns counters that the server keeps for this connection; empty if it keeps none.

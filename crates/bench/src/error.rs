@@ -42,7 +42,7 @@ pub enum BenchError {
         /// Required lines of its configuration.
         lines: String,
     },
-    /// The workload should run causally, and a space of the cluster rejects that.
+    /// The workload should run causally, but a space of the cluster rejects that.
     #[error(
         "with --strong causal the keys '{prefix}…' must be in no strong space, and the cluster \
          has them in '{space}', which is {level}: take another cluster, or leave --strong causal \

@@ -129,7 +129,8 @@ impl Tally {
         add(&mut self.aborts, aborts);
     }
 
-    /// Adds what a server has counted between two readings of a connection's counters.
+    /// Adds the difference between two readings of the counters that a server keeps for a
+    /// connection.
     pub(crate) fn counted(&mut self, end: &Counters, begin: &Counters) {
         let since = |(name, count): (&String, &u64)| {
             (name.clone(), count.saturating_sub(begin.get(name).copied().unwrap_or(0)))

@@ -34,19 +34,20 @@ fn causally(work: &Work, place: &TargetCluster, pace: &Pace) -> Report {
     run(work, place, Strong::Causal, pace, &|_| ()).unwrap()
 }
 
-/// RUBiS in which strong transactions of all sites meet on the same names and items.
+/// RUBiS in which strong transactions of all sites contend for the same names and items.
 fn contended(sites: usize, seed: u64) -> Work {
     let scale = "small".parse().unwrap();
     Work::Rubis { scale, contended: Some(4 * sites as u64), seed }
 }
 
-/// Runs until enough has happened, on a new cluster each time: how much does in a second is the
-/// machine's affair. The closure tells whether it is enough.
+/// Runs until the closure returns `true`, on a new cluster each time, because the number of
+/// transactions in a second depends on the machine.
 fn until(mut enough: impl FnMut(u64) -> bool) {
     assert!((0..15).any(&mut enough), "too little has happened");
 }
 
-/// One client has nobody to race with, so the transactions themselves must keep the invariants.
+/// A single client has no concurrent clients, so the transactions themselves must preserve the
+/// invariants.
 #[test]
 fn a_client_alone_breaks_no_invariant_and_runs_every_transaction() {
     let (mut run, mut refused) = (BTreeSet::new(), BTreeSet::new());
@@ -56,7 +57,7 @@ fn a_client_alone_breaks_no_invariant_and_runs_every_transaction() {
         let classes = Class::ALL.map(|class| report.class(class).latency.count());
         assert_eq!(classes.iter().sum::<u64>(), report.total().latency.count());
         for (kind, count) in &report.kinds {
-            // Who comes second to a name, an item or an auction is refused.
+            // The second client that requests a name, an item or an auction is refused.
             assert!(count.refused == 0 || kind.class == Class::Strong, "{report}");
             run.extend((count.latency.count() > 0).then_some(kind.name));
             refused.extend((count.refused > 0).then_some(kind.name));
@@ -66,8 +67,8 @@ fn a_client_alone_breaks_no_invariant_and_runs_every_transaction() {
     });
 }
 
-/// Three sites that hear of each other after tens of milliseconds, and run causally what should be
-/// strong.
+/// Three sites that receive each other's updates after tens of milliseconds, and run strong
+/// transactions as causal ones.
 #[test]
 fn causal_transactions_break_the_invariants_that_strong_ones_are_for() {
     let mut broken = BTreeSet::new();
@@ -81,12 +82,12 @@ fn causal_transactions_break_the_invariants_that_strong_ones_are_for() {
         assert_eq!(report.json()["total"]["count"], total);
         broken.len() == 3
     });
-    // Nothing is lost, which is what causal transactions promise, too.
+    // No update is lost, which causal transactions guarantee as well.
     let rules = ["nicknames are unique", "no item is oversold", "the highest bid wins"];
     assert_eq!(broken, BTreeSet::from(rules));
 }
 
-/// As above, but for what makes the difference.
+/// The same transactions preserve all invariants when they run strongly.
 #[test]
 
 fn strong_transactions_keep_the_invariants() {
@@ -108,7 +109,7 @@ fn data_is_loaded_once_and_that_of_another_scale_refused() {
     let (tiny, reported) = (rubis("tiny"), std::cell::RefCell::new(Vec::new()));
     for _ in 0..2 {
         let tell = |what: &str| reported.borrow_mut().push(what.to_owned());
-        // One client, because several could race.
+        // There is one client, because several could conflict.
         let report = run(&tiny, &place, Strong::Causal, &pace(1, 1), &tell).unwrap();
         assert!(report.holds(), "{report}");
     }

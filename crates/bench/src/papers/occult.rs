@@ -188,7 +188,7 @@ pub fn run(
         let number = row.figure.strip_prefix("Fig. ").and_then(|number| number.parse().ok());
         number.is_none_or(is_wanted)
     });
-    // In the order of the paper.
+    // Rows are in the order of the paper.
     rows.sort_by_key(|row| row.figure);
     Ok(Results { paper: "occult", rows, page, costs: None })
 }

@@ -130,7 +130,7 @@ pub fn run(
         page.plots.extend(part.plots);
         page.notes.extend(part.notes);
     }
-    // In the order of the paper.
+    // Rows are in the order of the paper.
     rows.sort_by_key(|row| row.figure);
     Ok(Results { paper: "unistore", rows, page, costs: Some(costs.to_string()) })
 }

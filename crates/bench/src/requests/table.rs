@@ -27,7 +27,7 @@ pub struct Table {
     pub rows: Vec<Counted>,
 }
 
-/// Error of reading a table.
+/// Error while a table is read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// The document has no such table.

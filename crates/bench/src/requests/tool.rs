@@ -5,7 +5,7 @@ use std::process::Output;
 
 use super::kind::Kind;
 
-/// Error of counting requests.
+/// Error while requests are counted.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
     /// A tool cannot be run.

@@ -123,8 +123,8 @@ impl Catalogue {
         self.shelves[item as usize]
     }
 
-    /// Chooses a shelf for a search or a new item: a random page of a category, drawn by its size,
-    /// and of that category in a region.
+    /// Chooses a shelf for a search or a new item: a random page of a category, which is drawn by
+    /// size, and a random page of that category in a region.
     pub(crate) fn draw_shelf(&self, region: usize, random: &mut Random) -> Shelf {
         let category = random.weighted(&CATEGORY_ITEMS);
         let pages = |items: u64| items.div_ceil(PAGE).max(1);

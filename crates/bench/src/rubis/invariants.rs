@@ -38,7 +38,7 @@ impl Invariant {
     }
 }
 
-/// An item as the database holds it.
+/// An item as it is in the database.
 #[derive(Debug, Default)]
 struct Item {
     id: String,

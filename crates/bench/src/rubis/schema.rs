@@ -27,8 +27,8 @@
 //! | storeBuyNow with storeBuyNow | `DECRBY rubis:stock:I` | no more units are sold than exist |
 //! | storeBid with closeAuction | `HINCRBY` and `HSET` of `rubis:auction:I` | the highest bid wins |
 //!
-//! Two closings of one auction need no conflict: no bid can commit between them, so both name the
-//! same winner.
+//! Two closings of one auction need no conflict: no bid can commit between them, so both determine
+//! the same winner.
 
 /// Spaces of a cluster on which the four transactions are strong, in the format of `solera.toml`.
 pub(crate) const SPACES: &str = r#"[[space]]

@@ -51,7 +51,7 @@ pub(crate) struct Client {
     claim: Option<Claim>,
     /// Snapshot that the site must have before the next attempt.
     lacks: Option<Vector>,
-    /// Bytes of the replies to the current batch; `None` if nobody needs them.
+    /// Bytes of the replies to the current batch; `None` if they are not counted.
     replied: Option<u64>,
 }
 

@@ -467,8 +467,8 @@ impl<S: Source> VirtualCluster<S> {
         self.now = end;
     }
 
-    /// Wakes a core for messages of another worker of its process, unless it was woken since it
-    /// last took its inputs. The sender is charged with its next work.
+    /// Wakes a core for messages of another worker of its process, unless it was already woken
+    /// after it last took its inputs. The sender is charged with its next work.
     fn wake(&mut self, from: Address, core: usize) {
         let (sender, receiver) = (self.place(from), &mut self.cores[core]);
         if sender != core && self.shape.same_node(from, receiver.address) && !receiver.woken {

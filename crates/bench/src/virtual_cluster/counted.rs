@@ -55,7 +55,7 @@ pub(crate) fn function(number: usize) -> Run {
 ///
 /// In the output of callgrind, `cfn=` names a callee, `calls=` gives the number of calls, and the
 /// second number of the line after it is its inclusive cost. A name is written once, with a number
-/// in brackets that stands for it later.
+/// in brackets; later, this number stands for the name.
 pub(crate) fn read_callgrind(output: &str) -> Vec<(u64, u64)> {
     let mut names = std::collections::BTreeMap::new();
     let mut totals = vec![(0, 0); FUNCTIONS];

@@ -3,7 +3,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `world` | sites, processes, cards, and the time of messages |
-//! | `clients` | clients in a closed loop, and what they measure |
+//! | `clients` | clients in a closed loop, and their measurements |
 //! | `processes` | the number of server processes, and their work |
 //! | `queues` | writes that wait at replicas, of Fig. 2 |
 

@@ -34,8 +34,8 @@ pub(crate) struct About {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Class<'a> {
     pub(crate) kind: &'a str,
-    /// Logarithm of the size: 0 for 0, else one more than the exponent of the largest power of two
-    /// within it.
+    /// Logarithm of the size: 0 for 0, otherwise one more than the exponent of the largest power of
+    /// two within it.
     pub(crate) size: u8,
     /// Twice the logarithm of the number of outputs, plus one if they include a reply: a single
     /// worker answers its work at once; work that involves other workers is answered later.

@@ -7,8 +7,8 @@ use crate::random::Random;
 /// Distribution of the keys of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
-    /// Few keys are very frequent: Zipf's distribution with exponent 0.99, spread over all keys by
-    /// a hash, as YCSB's scrambled Zipfian.
+    /// A few keys are very frequent: Zipf's distribution with exponent 0.99, spread over all keys
+    /// by a hash, as YCSB's scrambled Zipfian.
     Zipfian,
     /// All keys are equally frequent.
     Uniform,
@@ -117,7 +117,7 @@ mod tests {
             let counts = ranks.iter().filter(|(rank, _)| **rank < below).map(|(_, count)| *count);
             counts.sum::<u64>() as f64 / DRAWS as f64
         };
-        // The method is exact for two ranks. Later, it is at most 10% off.
+        // The method is exact for two ranks. For later ranks, it is at most 10% off.
         for (below, tolerance) in [(1, 0.02), (2, 0.02), (10, 0.1), (100, 0.1), (1000, 0.1)] {
             let expected: f64 = (0..below).map(probability).sum();
             let found = share(below);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_that_of_ycsb() {
-        // Of YCSB's Utils.hash, for 0, 1 and 12,345.
+        // Results of YCSB's Utils.hash for 0, 1 and 12,345.
         assert_eq!(fnv(0), 6_284_781_860_667_377_211);
         assert_eq!(fnv(1), 8_517_097_267_634_966_620);
         assert!(name("p:", 1) == "p:user8517097267634966620");

@@ -74,8 +74,8 @@ impl YcsbReport {
         self.per_second(self.total().latency.count())
     }
 
-    /// Returns the operations per second that clients sent: also those of attempts that aborted or
-    /// failed.
+    /// Returns the operations per second that clients sent, including those of attempts that
+    /// aborted or failed.
     pub fn throughput(&self) -> f64 {
         let total = self.total();
         self.per_second(total.latency.count() + total.aborts + total.failed)

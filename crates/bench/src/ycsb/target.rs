@@ -32,7 +32,7 @@ pub enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
     /// SOLERA.BEGIN, each operation after the reply to the previous one, and SOLERA.COMMIT: the
-    /// client can decide with what it has read.
+    /// client can use results in its next operations.
     Interactive,
     /// MULTI, all operations and EXEC at once.
     Multi,

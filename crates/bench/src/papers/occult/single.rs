@@ -112,7 +112,7 @@ fn resources(eventual: &Measured, best: &Measured) -> [Row; 4] {
     ]
 }
 
-/// Number of clients of the runs that count stale reads: as many as use up the cards of the other
+/// Number of clients of the runs that count stale reads: as many as saturate the cards in the other
 /// runs. At a lower load, shards of idle homes look stale more often.
 const LOADED: usize = 2_600;
 

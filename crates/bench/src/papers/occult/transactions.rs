@@ -17,8 +17,8 @@ const CAUSES: [&str; 3] = ["locked", "read set", "overwrite set"];
 
 /// The scale of the clusters that run transactions.
 pub(super) struct Scale {
-    /// Bandwidth of a card, in bits per second. A slower card is used up by fewer operations, so a
-    /// run takes less work.
+    /// Bandwidth of a card, in bits per second. Fewer operations saturate a slower card, so a run
+    /// takes less work.
     pub(super) card: u64,
     pub(super) keys: u64,
     pub(super) clients: usize,

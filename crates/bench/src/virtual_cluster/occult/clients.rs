@@ -1,4 +1,4 @@
-//! Clients of a virtual cluster of Occult, in a closed loop, and what they measure.
+//! Clients of a virtual cluster of Occult, in a closed loop, and their measurements.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,16 +88,16 @@ pub(crate) struct Measured {
     pub(crate) reads: Histogram,
     /// Operations that succeeded.
     operations: u64,
-    /// Operations and transactions that failed otherwise than by an abort.
+    /// Operations and transactions that failed for other reasons than an abort.
     pub(crate) failed: u64,
     /// Aborted transactions, by cause.
     pub(crate) aborts: BTreeMap<&'static str, u64>,
     /// Aborted transactions that found the lock of one of the hottest keys.
     pub(crate) locked_hot: u64,
-    /// Reads of clients, and requests that were sent for these reads.
+    /// Number of reads of clients, and number of requests that were sent for these reads.
     asked: u64,
     sent: u64,
-    /// For each site, answers of replicas, and the stale ones among them.
+    /// For each site, number of replicas' answers, and number of stale ones among them.
     replica_reads: [(u64, u64); 2],
     /// Stale reads, by the last change of the client's timestamp.
     pub(crate) before_stale: BTreeMap<Origin, u64>,
@@ -113,7 +113,7 @@ impl Measured {
         self.operations as f64 / self.window.as_secs_f64()
     }
 
-    /// Returns the aborted share of transactions that ended.
+    /// Returns the share of ended transactions that aborted.
     pub(crate) fn abort_rate(&self) -> f64 {
         let aborts: u64 = self.aborts.values().sum();
         aborts as f64 / (aborts + self.latency.count()).max(1) as f64

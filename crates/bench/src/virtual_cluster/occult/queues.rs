@@ -11,7 +11,7 @@ use solera_occult::{ShardId, Stamp};
 
 use super::processes::{PROCESSES, SITES};
 
-/// When a replica shows a write.
+/// Rule by which a replica shows a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shows {
     /// At once, as Occult.
@@ -52,7 +52,7 @@ pub(crate) struct Queues {
     unstable: Vec<Waiting>,
     /// Writes up to this stamp were applied before the model began.
     before: Stamp,
-    /// The greatest stamp of each shard that was applied since.
+    /// The greatest stamp of each shard that was applied after the model began.
     applied: BTreeMap<ShardId, Stamp>,
     /// Number of writes that have arrived at each process and are not applied.
     lengths: Vec<u64>,

@@ -529,8 +529,8 @@ impl World {
         self.live && self.cards.is_some() && !is_gateway(node)
     }
 
-    /// Returns whether a message of these bytes costs work. Of the messages that would be empty
-    /// without data that only Occult needs, the eventual baseline sends none.
+    /// Returns whether a message of these bytes costs work. The eventual baseline does not send
+    /// messages that would be empty without the data that only Occult needs.
     fn counts(&self, bytes: u64) -> bool {
         bytes > 0 || !matches!(self.meter, Meter::Table(_))
     }
