@@ -57,7 +57,7 @@ pub(crate) struct Client {
     /// Claim of its last strong transaction, if that was aborted; the next one uses it.
     claim: Option<Claim>,
     waiting_for: Option<(Address, RequestId)>,
-    /// When it cancels its command and reads at a weaker level instead.
+    /// Time at which it cancels its command and reads at a weaker level instead.
     impatient_at: Option<u64>,
 }
 
@@ -144,7 +144,7 @@ impl Clients {
         self.clients.iter().all(|client| matches!(client.doing, Doing::Done))
     }
 
-    /// Describes the unfinished clients and what each of them waits for.
+    /// Describes the unfinished clients and the event for which each of them waits.
     pub(crate) fn stuck(&self) -> Vec<String> {
         self.clients
             .iter()
@@ -308,7 +308,7 @@ impl Clients {
         }
     }
 
-    /// Cuts off the clients that wait for a worker that answers no more.
+    /// Cuts off the clients that wait for a worker that no longer answers.
     pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
         for index in 0..self.clients.len() {
             if self.clients[index].waiting_for.is_some_and(|(asked, _)| asked == worker) {

@@ -78,11 +78,11 @@ struct GuardedSession {
     attempt: usize,
     guards: Vec<Guard>,
     left: usize,
-    /// When the session cancels a single command.
+    /// Time at which the session cancels a single command.
     impatient_at: Option<u64>,
 }
 
-/// The sessions, and what they observed.
+/// The sessions, and their observations.
 #[derive(Debug)]
 pub(crate) struct GuardedSessions {
     workers: Vec<Address>,
@@ -228,7 +228,7 @@ impl GuardedSessions {
         let key =
             |letter| Key::from(format!("{letter}-guard-{site}-{generation}-{bucket}").as_str());
         let sets = vec![(key("s"), Level::Causal), (key("e"), Level::Eventual)];
-        // One key each of a causal, an eventual and a strong space.
+        // The keys are one each of a causal, an eventual and a strong space.
         let keys = ["s", "e", "v"].map(key);
         let mut guarded: BTreeSet<Key> =
             keys.iter().filter(|_| self.random.chance(50)).cloned().collect();
@@ -246,7 +246,7 @@ impl GuardedSessions {
         let steps = match self.random.below(100) {
             0..50 => 0,
             50..97 => self.random.within(1, 30_000),
-            // Longer than participants may take.
+            // This is longer than participants may take.
             _ => self.random.within(300_000, 600_000),
         };
         let claim = Claim { id: attempt as u64, units, steps: steps as u32 }.encode();
@@ -336,7 +336,7 @@ impl GuardedSessions {
                 self.sessions[index].tx = Some(tx);
                 self.go_on(world, index, tx, 0);
             }
-            // A strong transaction.
+            // The transaction is strong, so it must not name guards.
             (Doing::Wrong, Response::Begun(tx)) => {
                 let guards = self.sessions[index].guards.drain(..).collect();
                 self.ask(world, index, Doing::Wrong, Command::Guard { tx, guards });

@@ -110,7 +110,7 @@ impl LastRound {
         None
     }
 
-    /// Returns whether sites contend for one key. They do so without a pause.
+    /// Returns whether sites contend for one key, which they do without pauses.
     pub(crate) fn is_contest(&self) -> bool {
         !self.contest.is_empty()
     }

@@ -17,8 +17,8 @@ const POLL: u64 = MS / 50;
 /// Tolerance of comparisons, in nanoseconds: messages that leave at the same time arrive one
 /// nanosecond after the other.
 const GRAIN: u64 = 1000;
-/// Time that no operation takes, even where a worker receives what it waits for only with another
-/// worker's idle tick.
+/// Upper bound of the time of an operation, even where a worker waits for another worker's idle
+/// tick.
 const LIMIT: u64 = 2000 * MS;
 /// Number of measurements of each kind of operation, at different times since the last tick.
 const ROUNDS: u64 = 7;

@@ -10,7 +10,7 @@
 //! | `users` | users' rights, and a check that they are observed |
 //! | `cluster` | the world and its hosts, faults |
 //! | `tasks` | clients and cleaners |
-//! | `probe` | transactions that fail, and a check of what they report |
+//! | `probe` | transactions that fail, and a check of their reports |
 
 mod cluster;
 mod exchange;
@@ -33,7 +33,7 @@ use self::store::{Rule, SITES};
 use self::tasks::{Host, OBJECTS, Shared, numbers};
 use crate::queue::MS;
 
-/// When all faults end, in milliseconds.
+/// Time at which all faults end, in milliseconds.
 const FAULTS_END_MS: u64 = 9_000;
 /// Time for which remaining transactions are recovered and removed before the checks.
 const REST_MS: u64 = 25_000;
@@ -94,7 +94,7 @@ fn live_with(seed: u64, without: Option<Rule>, probing: bool) -> Report {
     let at = host.clone();
     cluster.replace(Box::new(move |index| at(index).work()));
     cluster.pass(FAULTS_END_MS);
-    // Only recovery continues what clients had begun.
+    // Only recovery continues the transactions that clients had begun.
     cluster.world.heal();
     shared.users.grant_all();
     let at = host.clone();
@@ -224,8 +224,8 @@ fn trap(without: Rule, from: u64, expected: &str) {
     assert!(report.violations.is_empty(), "seed {seed}: {:#?}", report.violations);
 }
 
-/// A commit at a site that is cut off, or crashed, has not arrived at the site that takes over its
-/// transaction, which executes it there again.
+/// Without the rule, a commit at a site that is cut off or has crashed has not arrived at the site
+/// that takes over its transaction, and that site executes it again.
 #[test]
 fn a_host_that_takes_over_sees_earlier_commits() {
     trap(Rule::Sees, 36, "were counted");
@@ -250,7 +250,7 @@ fn reports_of_failed_calls_are_true() {
         all.add(&report);
     }
     println!("{all:?}");
-    // How often nothing was certain depends on a few seeds.
+    // The number of reports without certainty depends on a few seeds.
     assert!(all.done > 50 && all.probes[..2].iter().all(|count| *count > 10), "too few: {all:?}");
 }
 

@@ -1,6 +1,6 @@
 //! Sessions that use Occult, in addition to the sessions of other protocols. They roam between
 //! sites and workers with their causal past. Each write has a number of its own, so each value
-//! shows which write made it.
+//! identifies its write.
 
 mod judge;
 mod moves;
@@ -44,7 +44,7 @@ enum Doing {
     Commit,
     /// Waits for an outcome, of an operation or a transaction. Contains the number of waits so far.
     Await(Option<Step>, usize),
-    /// Asks for a move of homes.
+    /// Requests a move of homes.
     Move,
     /// Covers these writes once this number of workers have answered.
     Barrier(BTreeSet<(Key, u64)>, usize),
@@ -53,7 +53,7 @@ enum Doing {
 
 #[derive(Debug)]
 struct OccultSession {
-    /// Changes when the session begins anew.
+    /// Changes when the session starts over.
     number: usize,
     /// Number of its recorded transactions.
     order: usize,
@@ -65,20 +65,20 @@ struct OccultSession {
     covered: BTreeSet<(Key, u64)>,
     left: usize,
     doing: Doing,
-    /// Time when the session goes on, if it waits for no answer.
+    /// Time at which the session continues, if it waits for no answer.
     due: u64,
     on_stale: OnStale,
-    /// Operations of its transaction that are still to come.
+    /// Remaining operations of its transaction.
     plan: VecDeque<Planned>,
     operations: Vec<Operation>,
     /// Keys of the transaction that must not change until it commits, with the versions read.
     validated: Vec<(Key, Version)>,
     waiting_for: Vec<(Address, RequestId)>,
-    /// When it cancels its request.
+    /// Time at which it cancels its request.
     impatient_at: Option<u64>,
 }
 
-/// The sessions, and what they observed.
+/// The sessions, and their observations.
 #[derive(Debug)]
 pub(crate) struct OccultSessions {
     workers: Vec<Address>,
@@ -359,14 +359,14 @@ impl OccultSessions {
         world.example_command(to, request, command.into(), false);
     }
 
-    /// Handles a command that the session's worker did not accept.
+    /// Handles a command that the session's worker rejected.
     fn not_taken(&mut self, world: &mut World, index: usize) {
         let is_unknown = matches!(self.sessions[index].doing, Doing::Await(..));
         self.end(world, index, if is_unknown { Outcome::Unknown } else { Outcome::Aborted });
     }
 
     /// Ends the session's operation or transaction. After an unknown outcome, the session's past
-    /// lacks the writes that it may have made, so its client goes on in a new session.
+    /// lacks the writes that it may have made, so its client continues in a new session.
     fn end(&mut self, world: &mut World, index: usize, outcome: Outcome) {
         self.record(index, outcome);
         if outcome == Outcome::Unknown {
@@ -413,13 +413,13 @@ impl OccultSessions {
         world.wake(WAKES + index, pause);
     }
 
-    /// Cuts off the sessions of a worker that answers no more. The worker's open transactions are
+    /// Cuts off the sessions of a worker that no longer answers. The worker's open transactions are
     /// gone.
     pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
         self.give_up(world, |it| it == worker);
     }
 
-    /// Cuts off the sessions of a site that answers no more.
+    /// Cuts off the sessions of a site that no longer answers.
     pub(crate) fn site_down(&mut self, world: &mut World, site: usize) {
         self.give_up(world, |it| it.site.index() == site);
     }

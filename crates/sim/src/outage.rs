@@ -8,7 +8,7 @@ use crate::faults::disks::DiskFault;
 use crate::queue::MS;
 use crate::random::Random;
 
-/// When an outage begins: by then leaders are elected and clients are busy.
+/// Time at which an outage begins: by then leaders are elected and clients are busy.
 const BEGIN: u64 = 2_000 * MS;
 /// Length of an outage.
 const LENGTH: u64 = 60_000 * MS;
@@ -68,7 +68,7 @@ impl Outage {
         Outage::Workers { site, workers, leads: site == leader }
     }
 
-    /// Returns when the outage begins and ends.
+    /// Returns the times at which the outage begins and ends.
     pub(crate) fn span(&self) -> (u64, u64) {
         (BEGIN, BEGIN + LENGTH)
     }
@@ -107,9 +107,9 @@ impl Outage {
         (0..sites).filter(is_whole).collect()
     }
 
-    /// Returns whether the cluster is known not to tolerate this outage always. A site with only
-    /// some workers down is not suspected. If it leads, groups led by its other workers take no
-    /// strong transactions of other sites, because these workers wait for the whole site. Also,
+    /// Returns whether the cluster is known not to tolerate this outage in all cases. A site with
+    /// only some workers down is not suspected. If it leads, groups led by its other workers take
+    /// no strong transactions of other sites, because these workers wait for the whole site. Also,
     /// updates that it replicated to only one other site are not forwarded, so that a strong
     /// transaction that has seen them is not decided, and delays those after it.
     pub(crate) fn is_known_to_fail(&self) -> bool {

@@ -41,7 +41,7 @@ enum Doing {
 
 #[derive(Debug)]
 struct PrimarySession {
-    /// Changes when the session begins anew.
+    /// Changes when the session starts over.
     number: usize,
     site: usize,
     /// Generation of its site.
@@ -53,11 +53,11 @@ struct PrimarySession {
     doing: Doing,
     invoked: u64,
     waiting_for: Vec<(Address, RequestId)>,
-    /// When it stops waiting for an update.
+    /// Time at which it stops waiting for an update.
     impatient_at: Option<u64>,
 }
 
-/// The sessions, and what they observed.
+/// The sessions, and their observations.
 #[derive(Debug)]
 pub(crate) struct PrimarySessions {
     topology: Arc<Topology>,
@@ -395,7 +395,7 @@ impl PrimarySessions {
         })
     }
 
-    /// Cuts off the sessions of a worker that answers no more: the results of their requests are
+    /// Cuts off the sessions of a worker that no longer answers: the results of their requests are
     /// unknown.
     pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
         let waits =

@@ -2,9 +2,9 @@
 //!
 //! Further sessions write keys that no other client writes, in eventual, causal and strong spaces,
 //! by single operations and in transactions. They take barriers, WAIT, AT-RISK and tokens, and
-//! attach the tokens of others. Each session remembers the writes that were acknowledged to it.
-//! What an answer promises follows from these lists alone, and never from the protocol's vectors.
-//! At the end every surviving site must hold every promised write.
+//! attach the tokens of others. Each session remembers the writes that were acknowledged to it. The
+//! promises of an answer follow from these lists alone, and never from the protocol's vectors. At
+//! the end every surviving site must hold every promised write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -61,7 +61,7 @@ enum Doing {
 
 #[derive(Debug)]
 struct PromiseSession {
-    /// Changes when the session begins anew.
+    /// Changes when the session starts over.
     number: usize,
     site: usize,
     pasts: Pasts,
@@ -131,7 +131,7 @@ impl Promises {
         self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
     }
 
-    /// Returns what the unfinished sessions wait for.
+    /// Describes the events for which unfinished sessions wait.
     pub(crate) fn stuck(&self) -> Vec<String> {
         let waiting = self.sessions.iter().filter(|session| !matches!(session.doing, Doing::Done));
         waiting.map(|session| format!("{session:?}")).collect()
@@ -388,7 +388,7 @@ impl Promises {
         }
     }
 
-    /// Cuts off the sessions that wait for a worker that answers no more.
+    /// Cuts off the sessions that wait for a worker that no longer answers.
     pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
         for index in 0..self.sessions.len() {
             if self.sessions[index].waiting_for.is_some_and(|(asked, _)| asked == worker) {

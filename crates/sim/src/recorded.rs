@@ -35,7 +35,8 @@ pub(crate) struct Recorded {
     pub(crate) steps: Vec<Step>,
     pub(crate) status: Status,
     pub(crate) cause: Option<Cause>,
-    /// When its client invoked it, and when it received the answer that it committed.
+    /// Time at which its client invoked it, and time at which the client received the answer that
+    /// it committed.
     pub(crate) invoked: u64,
     pub(crate) answered: Option<u64>,
 }

@@ -49,7 +49,7 @@ pub struct Report {
     pub known_failures: Vec<Violation>,
     /// Counts of the faults of workers and disks that took effect.
     pub tally: Tally,
-    /// What the clients observed, with the positions that the protocol claims.
+    /// Observations of the clients, with the positions that the protocol claims.
     pub history: History,
     /// Trace of the run.
     pub trace: Trace,
@@ -64,7 +64,7 @@ pub enum Violation {
     Anomaly(Anomaly),
     /// A report of a strong transaction's outcome contradicts an earlier one.
     Contradiction(String),
-    /// A client waits for an answer that does not come.
+    /// A client waits for an answer that does not arrive.
     Stuck(String),
     /// A surviving site lacks a write that was promised to survive.
     Promise(String),
@@ -284,7 +284,7 @@ impl<'a> Run<'a> {
         self.violations.extend(left.into_iter().map(Violation::Unrest));
     }
 
-    /// Returns what has not finished yet.
+    /// Describes everything that has not finished yet.
     fn left(&self) -> Vec<String> {
         let missed = |site| !matches!(self.world.site_status(site), Some((SiteStatus::Gone, _)));
         let destroyed = self.destroyed().into_iter().any(missed);
@@ -628,7 +628,7 @@ impl<'a> Run<'a> {
         self.violations.extend(contradictions.into_iter().map(Violation::Contradiction));
     }
 
-    /// Returns what each site finally reports of the transactions whose names clients know, as
+    /// Returns the final report of each site about the transactions whose names clients know, as
     /// [`Command::Outcome`](solera_unistore::Command::Outcome) does: from all of its workers and
     /// the coordinator's.
     fn outcomes_of_names(&self) -> Vec<(TransactionId, Option<bool>)> {

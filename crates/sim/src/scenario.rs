@@ -50,7 +50,7 @@ pub struct Scenario {
     pub(crate) faults: Vec<(u64, Fault)>,
     /// A long outage of a part of the cluster, while the other sites must commit.
     pub(crate) outage: Option<Outage>,
-    /// When all faults end, in nanoseconds.
+    /// Time at which all faults end, in nanoseconds.
     pub(crate) faults_end: u64,
     /// Factor by which clients pause longer than usual.
     pub(crate) pace: u64,
@@ -125,7 +125,8 @@ impl Scenario {
         // Uniformity needs f + 1 sites, so only the others may be lost.
         let losses = f.min(sites - 1 - f);
         let faults = schedule(&mut random, sites, &workers, losses, faults_end);
-        // Drawn from another generator, so that the rest of a seed's scenario stays what it was.
+        // This is drawn from another generator, so that the rest of a seed's scenario does not
+        // change.
         let mut strong = Random::new(seed.wrapping_mul(2_147_483_629).wrapping_add(17));
         let strong_share = strong.weighted(&[(25, 0), (35, 15), (25, 50), (15, 90)]);
         let leader = strong.below(sites);

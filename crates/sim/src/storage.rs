@@ -167,7 +167,7 @@ impl Storage {
         }
     }
 
-    /// Returns how the last use of the disk went. A failure is reported once.
+    /// Returns the result of the last use of the disk. A failure is reported once.
     pub(crate) fn health(&self, worker: &mut Worker) -> Health {
         if self.disk.power_failed() {
             return Health::PowerLost;
@@ -221,7 +221,7 @@ impl Storage {
         self.disk.fail_call(call, skip, ErrorKind::Other);
     }
 
-    /// Flips a bit of the data on disk. Returns where.
+    /// Flips a bit of the data on disk. Returns its place.
     pub(crate) fn rot(&mut self, random: &mut Random) -> Option<(String, u64)> {
         let (file, used) = self.some_file(random)?;
         let offset = random.within(0, used);
@@ -251,7 +251,7 @@ impl Storage {
 }
 
 /// Returns whether a worker accepts a client's command. One without space rejects writes, and one
-/// whose journal has failed answers no client, because what is in its memory may be undone.
+/// whose journal has failed answers no client, because the data in its memory may be undone.
 pub(crate) fn takes(worker: &Worker, command: &Command) -> bool {
     worker.answers() && !(writes(command) && worker.refuses().is_some())
 }

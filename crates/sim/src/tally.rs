@@ -1,5 +1,5 @@
-//! Counts of faults that took effect and of outcomes of strong transactions, with the least counts
-//! to expect, so that a world that silently stops having them is noticed.
+//! Counts of faults that took effect and of outcomes of strong transactions, with the least
+//! expected counts, so that a world that silently stops having them is detected.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ const SURELY: u64 = 50;
 /// The same for the seeds from 0 on, whose counts are always the same.
 const SURELY_FROM_0: u64 = 5;
 
-/// Events that happen many times in few seeds: of seeds that differ each time, a quarter of the
+/// Events that happen many times in a few seeds. If the seeds differ each time, a quarter of the
 /// usual count is required.
 const CLUSTERED: [&str; 4] = [
     "outcomes asked for",

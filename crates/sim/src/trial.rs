@@ -49,7 +49,7 @@ struct TrialSession {
     worker: Address,
     request: RequestId,
     left: usize,
-    /// When the session cancels a computation.
+    /// Time at which the session cancels a computation.
     impatient_at: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ struct Counter {
     answered: Vec<i64>,
 }
 
-/// The sessions, and what they observed.
+/// The sessions, and their observations.
 #[derive(Debug)]
 pub(crate) struct TrialSessions {
     workers: Vec<Address>,
@@ -283,12 +283,12 @@ impl TrialSessions {
         }));
     }
 
-    /// Cuts off the sessions that wait for a worker that answers no more.
+    /// Cuts off the sessions that wait for a worker that no longer answers.
     pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
         self.give_up(world, |it| it == worker);
     }
 
-    /// Cuts off the sessions that wait for a site that answers no more.
+    /// Cuts off the sessions that wait for a site that no longer answers.
     pub(crate) fn site_down(&mut self, world: &mut World, site: usize) {
         self.give_up(world, |it| it.site.index() == site);
     }

@@ -9,7 +9,7 @@ use crate::recorded::Step;
 use crate::scenario::Scenario;
 use crate::spaces;
 
-/// Percentage of the reads that run alone and are made at a weaker level.
+/// Percentage of the reads outside of transactions that are performed at a weaker level.
 const WEAKER: u64 = 40;
 /// Percentage of the other strong reads that are cancelled, unless they are answered before.
 const CANCELLED: u64 = 30;
@@ -24,7 +24,7 @@ impl WeakerReads {
         WeakerReads(scenario.weaker_reads.then(random))
     }
 
-    /// Returns a read with the level at which a client makes it.
+    /// Returns a read with the level at which a client performs it.
     pub(crate) fn at_some_level(&mut self, step: Step) -> Step {
         let Some(random) = &mut self.0 else { return step };
         if step.op.is_update() || !random.chance(WEAKER) {

@@ -106,13 +106,14 @@ pub(crate) enum WorldEvent {
     Event(Address, Event),
     /// A site stopped, for good or for a while.
     SiteDown(usize),
-    /// A site that was removed is about to start anew; what it had committed after the cut is gone.
+    /// A site that was removed is about to start without its data; its commits after the cut are
+    /// gone.
     Replaced(usize, Timestamp),
     /// A worker or its journal failed: no client that waits for its reply gets one.
     WorkerDown(Address),
     /// A worker rejected a command without executing it.
     Refused(Address, RequestId),
-    /// A reply did not come in time.
+    /// A reply did not arrive in time.
     Unanswered(Address, RequestId),
     /// Durable data is missing.
     Lost(String),
@@ -136,17 +137,18 @@ pub(crate) struct World {
     pub(crate) tally: Tally,
     claims: Vec<Vector>,
     reported: ByWorker<Vector>,
-    /// When the last message of a worker that died arrives, by incarnation.
+    /// Time at which the last message of a worker that died arrives, by incarnation.
     final_arrivals: BTreeMap<(Address, u64), u64>,
     booted: ByWorker<u64>,
     states: Vec<SiteState>,
-    /// When each site was last stopped.
+    /// Time at which each site was last stopped.
     stopped_at: Vec<u64>,
     queue: Queue<Due>,
     scheduled: ByWorker<u64>,
-    /// When the last message of each class arrives on each link; links are FIFO within a class.
+    /// Time at which the last message of each class arrives on each link; links are FIFO within a
+    /// class.
     last_arrival: ByWorker<ByWorker<Vec<(Class, u64)>>>,
-    /// When each virtual core of a worker is free for another job.
+    /// Time at which each virtual core of a worker is free for another job.
     cores: ByWorker<[u64; CORES]>,
     /// Messages sent between two sites in an earlier epoch are lost.
     epochs: Vec<Vec<u64>>,
@@ -439,7 +441,7 @@ impl World {
         true
     }
 
-    /// Cancels a request: the client wants no more replies.
+    /// Cancels a request whose client needs no more replies.
     pub(crate) fn cancel(&mut self, to: Address, request: RequestId) {
         self.trace.write(self.now, format_args!("{to:?} {request:?} is cancelled"));
         let now = self.now_at(to);
@@ -537,9 +539,9 @@ impl World {
         self.states.len()
     }
 
-    /// Returns what a worker with a journal, or its site, has reported to others as stored, or
-    /// remembers to be uniform. After a crash the worker itself knows less, because its journal
-    /// does not record the progress of time without transactions.
+    /// Returns the vector that a worker with a journal, or its site, has reported to others as
+    /// stored, or remembers to be uniform. After a crash the worker itself knows less, because its
+    /// journal does not record the progress of time without transactions.
     pub(crate) fn claims(&self, worker: Address) -> Vector {
         let mut claims = self.claims[worker.site.index()];
         if let Some(reported) = self.reported.get(&worker) {
@@ -623,7 +625,8 @@ impl World {
         spread.unsigned_abs() * 1000
     }
 
-    /// Returns when a worker's host was last started: its monotonic clock begins there.
+    /// Returns the time at which a worker's host was last started: its monotonic clock begins
+    /// there.
     fn booted(&self, address: Address) -> u64 {
         self.booted.get(&address).copied().unwrap_or(0)
     }
@@ -860,7 +863,7 @@ impl World {
         self.steady.map_or(random, |steady| steady.hop) + slow
     }
 
-    /// Returns when the last message of a class from one worker to another arrives.
+    /// Returns the time at which the last message of a class from one worker to another arrives.
     fn last_arrival(&mut self, from: Address, to: Address, class: Class) -> &mut u64 {
         let links = self.last_arrival.get_or_insert_with(from, ByWorker::default);
         let classes = links.get_or_insert_with(to, Vec::new);

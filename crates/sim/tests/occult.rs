@@ -1,4 +1,4 @@
-//! Occult in every world, beside UniStore: what its sessions try, and the rare paths that they
+//! Occult in every world, beside UniStore: the steps of its sessions, and the rare paths that they
 //! reach.
 
 use solera_sim::{Scenario, Tally, Trace, run};
@@ -35,23 +35,22 @@ fn tries_everything(tally: &Tally) {
 #[test]
 fn plain_worlds_run_it() {
     // The network of seed 520133 is so slow that each answer once came after another attempt. In
-    // seed 540014, only a site that is lost has heard of a move.
+    // seed 540014, only a lost site has carried out a move.
     tries_everything(&tally(Scenario::from_seed, (81_000..81_008).chain([520_133, 540_014])));
 }
 
 #[test]
 fn workers_that_crash_run_it_and_start_from_checkpoints_that_writes_have_overtaken() {
-    // In seed 18, a commit once got no answer at all, because idle transactions end early there.
-    // In seed 7400040, a transaction whose decision home is lost holds a shard, whose version names
-    // a later stamp.
+    // In seed 18, a commit once got no answer at all, because idle transactions end early there. In
+    // seed 7400040, a transaction whose decision home is lost holds a shard, whose version has a
+    // later stamp.
     let seeds = (82_000..82_008).chain([18, 7_400_040, 6_000_106]);
     let tally = tally(Scenario::durable, seeds);
     tries_everything(&tally);
     // The checkpoint of the last seed once lacked a batch that had arrived meanwhile.
     let overtaken = tally.counted("occult: starts from checkpoints that writes had overtaken");
     assert!(overtaken > 0, "{overtaken}");
-    // One of some thirty seeds reaches the last one. `tests/home.rs` of the protocol has a test of
-    // it.
+    // One of about thirty seeds reaches the last path. `tests/home.rs` of the protocol tests it.
     let paths = tally.paths().filter(|(path, _)| path.0.starts_with("occult: "));
     for (path, taken) in paths.filter(|(path, _)| !path.0.contains("repeated prepare")) {
         assert!(taken > 0, "{} was not reached", path.0);

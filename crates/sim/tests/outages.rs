@@ -25,7 +25,8 @@ fn with_f_sites_down_the_others_commit_on_every_group() {
     assert_clean(&reports(|what| what.starts_with("sites"), 4));
 }
 
-/// In two of three such outages; `Outage::is_known_to_fail` gives the reason for the others.
+/// This holds in two of three such outages; `Outage::is_known_to_fail` gives the reason for the
+/// others.
 #[test]
 fn with_workers_of_a_following_site_down_the_others_commit_as_a_rule() {
     let reports = reports(|what| what.contains("a following site"), 5);
@@ -33,8 +34,8 @@ fn with_workers_of_a_following_site_down_the_others_commit_as_a_rule() {
     assert!(reports.iter().any(|report| report.known_failures.is_empty()));
 }
 
-/// A site that hears both ends of a link takes over from the leader, which one of them does not
-/// hear.
+/// A site that receives from both ends of a broken link takes over from the leader, which is at one
+/// of these ends.
 #[test]
 fn with_a_link_to_the_leading_site_down_all_sites_commit_on_every_group() {
     let reports = reports(|what| what.starts_with("the link"), 3);

@@ -82,7 +82,7 @@ fn promises_of_durability_are_kept() {
 }
 
 // The contents of journals and messages have changed since these seeds were found: they no longer
-// fail without the rule that they stand for, nor did any of several hundred other seeds.
+// fail without the rule that they test, nor did any of several hundred other seeds.
 
 /// A causally stable increment was added to the sum while a removal that had not observed it was
 /// still waiting to be folded; the removal then removed the sum.
@@ -166,7 +166,7 @@ fn a_member_that_forgets_a_transaction_knows_that_it_is_over() {
     clean_members(1_000_521);
 }
 
-/// Another such seed, with the rule taken out.
+/// Another such seed fails without the rule.
 #[test]
 fn an_ignorant_vote_would_be_taken_for_the_outcome() {
     let rule = Rule::Certification(Certification::AdmitForgotten);
@@ -185,8 +185,8 @@ fn an_operator_sees_to_it_that_a_removal_is_known() {
 }
 
 /// A site that had not joined yet was removed and added again before the other sites had durably
-/// recorded the removal; the one that had lost it in a power failure. From then on they waited for
-/// the site's former generation. The operator now adds a site once its removal is known.
+/// recorded the removal; one of them lost the record in a power failure. From then on they waited
+/// for the site's former generation. The operator now adds a site once its removal is known.
 #[test]
 fn an_operator_adds_a_site_once_its_removal_is_known() {
     clean_members(30_000_497);
@@ -194,7 +194,7 @@ fn an_operator_adds_a_site_once_its_removal_is_known() {
 
 /// A leader had delivered and forgotten a transaction of a removed site, and received another
 /// request for it before the other member had learned of that. The member kept its vote to commit,
-/// the leader voted that it had forgotten the transaction, so that no quorum had the same vote and
+/// and the leader voted that it had forgotten the transaction. So no quorum had the same vote, and
 /// the transaction stayed undecided. The member now gives up its vote.
 #[test]
 fn a_member_gives_its_vote_up_when_the_leader_has_forgotten_the_transaction() {
@@ -202,15 +202,15 @@ fn a_member_gives_its_vote_up_when_the_leader_has_forgotten_the_transaction() {
 }
 
 /// A site was added, and the site that took the command crashed before the addition was durable.
-/// What joined was destroyed before any other site had learned of it. The simulated operator gave
-/// the next generation a number that the sites did not know.
+/// The joining site was destroyed before any other site had learned of it. The simulated operator
+/// gave the next generation a number that the sites did not know.
 #[test]
 fn a_generation_that_no_site_learned_of_does_not_count() {
     clean_members(100_005_163);
 }
 
 /// The site that took the command to add another had not learned of that site's latest generation,
-/// so that the new generation had the number of an earlier one.
+/// so the new generation had the number of an earlier one.
 #[test]
 fn a_site_is_added_by_one_that_knows_its_latest_generation() {
     clean_members(200_007_064);
@@ -222,8 +222,8 @@ fn a_removed_site_need_not_commit() {
     clean_members(200_009_897);
 }
 
-/// A site that had just joined was another joining site's donor. Its own snapshots did not contain
-/// yet the data that it had been filled with, so that it handed over keys with operations that it
+/// A site that had just joined was another joining site's donor. Its own snapshots did not yet
+/// contain the data that it had been filled with. So it handed over keys with operations that it
 /// handed over once more as updates, and counters counted twice. `unistore/tests/joining.rs` takes
 /// the rule out.
 #[test]
@@ -233,15 +233,15 @@ fn a_site_that_has_just_joined_hands_nothing_over() {
 }
 
 /// The end of a gap rose when the joining site became a member. Snapshots of another site held a
-/// time between the two ends. The checker treated all times within the gap as equal, so that it
-/// expected transactions on these snapshots too early.
+/// time between the two ends. The checker treated all times within the gap as equal, so it expected
+/// transactions on these snapshots too early.
 #[test]
 fn the_end_of_a_gap_may_rise_while_others_commit() {
     clean_members(200_011_787);
 }
 
 /// On a network on which a commit takes 0.75 s, keys were reserved for a shorter time than the
-/// retry of an aborted transaction needs, so that one of five sites did not succeed.
+/// retry of an aborted transaction needs, so one of five sites did not succeed.
 #[test]
 fn an_attempt_on_a_slow_network_finds_its_keys_free() {
     clean_members(375_880_189);
@@ -256,23 +256,23 @@ fn an_attempt_that_comes_too_early_may_come_once_more() {
 }
 
 /// The clock of one worker of six was set back by 1.5 s, which delays everything at its site; each
-/// announcement of a floor waits for it twice. Without journals the checker did not wait so long.
+/// announcement of a floor waits for it twice. Without journals the checker did not wait that long.
 #[test]
 fn what_is_settled_waits_for_the_slowest_clock() {
     clean(840_008_315);
 }
 
 /// A member named a candidate as leader that got no quorum and was destroyed. A site sent each
-/// request to it first, so that answers took more than a second, and its transactions always
-/// conflicted. (Found after changes of leaders were introduced; the coordinators' requests since
-/// then hide it here. `certification/tests/phases.rs` takes the rule out.)
+/// request to it first, so answers took more than a second, and its transactions always conflicted.
+/// (Found after changes of leaders were introduced; requests that coordinators send since that
+/// change hide it here. `certification/tests/phases.rs` takes the rule out.)
 #[test]
 fn no_coordinator_asks_a_candidate_first_for_ever() {
     let seed = 149_040_153;
     stays_clean(&Scenario::durable(seed).promising(), seed);
 }
 
-/// A worker crashed with nothing of its run durable, so that the next run had its number and used
+/// A worker crashed before anything of its run was durable, so the next run had its number and used
 /// the name of a transaction that was submitted before and had not left the worker. The checker
 /// confused the two.
 #[test]
@@ -290,8 +290,8 @@ fn a_worker_that_remembers_all_that_it_has_sent_is_admitted() {
     }
 }
 
-/// A third site forwarded an update with a later time than a copy's first one, which hid what the
-/// copy's site had sent itself. (Found after these times were recorded.)
+/// A third site forwarded an update with a later time than a copy's first one, which hid the
+/// updates that the copy's site had sent itself. (Found after these times were recorded.)
 #[test]
 fn a_later_time_does_not_hide_times_sent_before() {
     let seed = 1_160_000_140;
@@ -313,7 +313,8 @@ fn a_lost_past_is_not_here_before_all_workers_know_of_the_loss() {
 #[test]
 fn what_a_short_generation_has_read_is_not_older_than_the_end_of_the_generation_before() {
     clean_members(50_000_179);
-    // All of a second generation was lost; what it had read is not what was lost with the first.
+    // All of a second generation was lost; the data that it had read is not the data that was lost
+    // with the first.
     clean_members(640_000_043);
 }
 
@@ -328,8 +329,8 @@ fn a_removal_that_a_checkpoint_knows_of_drops_nothing_again() {
 
 /// A mark that was written when a journal was opened never reached the disk, because the next sync
 /// failed. The next opening treated it as durable and did not write it again. A power failure then
-/// left a hole before a later mark, which is damage, so that the site never came back. (Found after
-/// marks were written when a journal is opened.)
+/// left a hole before a later mark, which counts as damage, so the site never came back. (Found
+/// after marks were written when a journal is opened.)
 #[test]
 fn the_last_mark_is_written_again_when_a_journal_is_opened() {
     clean_durable(500671);
@@ -360,7 +361,7 @@ fn a_promised_eventual_write_survives_with_its_snapshot() {
     }
 }
 
-/// The first of these seeds, with the rule taken out.
+/// The first of these seeds fails without the rule.
 #[test]
 fn an_eventual_write_without_its_snapshot_would_be_promised() {
     let scenario = Scenario::durable(279_670_067).promising();

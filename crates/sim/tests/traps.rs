@@ -27,7 +27,7 @@ fn trap(
 
 /// Returns the same scenarios from a seed on. A trap begins with a seed that notices the broken
 /// rule, because other seeds only cost time. After a change of the simulator, another seed may be
-/// the first that notices it. The test prints which one, counted from where it began.
+/// the first that notices it. The test prints its number, counted from the first.
 fn near(first: u64, scenario: impl Fn(u64) -> Scenario) -> impl Fn(u64) -> Scenario {
     move |seed| scenario(first + seed)
 }
@@ -87,7 +87,8 @@ fn wait_on_known_vec() {
     });
 }
 
-/// UniStore Alg. 2 l. 3: a `known_vec` above a prepare time promises what may still be missing.
+/// UniStore Alg. 2 l. 3: a `known_vec` above a prepare time covers transactions that may still be
+/// missing.
 #[test]
 fn known_vec_just_below_the_smallest_prepare_time() {
     without(Rule::KnownVecBelowPrepared, |violation| {
@@ -133,12 +134,12 @@ fn records_before_answers_to_direct_calls() {
     });
 }
 
-/// The same for checkpoints: of a transaction that a power failure undoes, some parts may hold
+/// The same for checkpoints: if a power failure undoes a transaction, some parts may hold its
 /// updates and others not.
 #[test]
 fn records_before_checkpoints() {
     let weakness = without_of_driver(Driver::PublishDurable);
-    // Only one in several hundred seeds, because a transaction must change keys of two parts
+    // Only one in several hundred seeds fails, because a transaction must change keys of two parts
     // meanwhile.
     let scenario = |seed| Scenario::durable(seed).with_power_failures_at_checkpoints();
     let broken = |scenario: Scenario| scenario.weakened(weakness);
@@ -186,7 +187,7 @@ fn a_site_is_gone_when_all_have_the_same_of_it() {
     without_among_members(1, Rule::GoneWhenConverged);
 }
 
-/// Data that is there only in part must not be visible.
+/// Data that is present only in part must not be visible.
 #[test]
 fn what_is_after_the_cut_is_dropped() {
     without_among_members(4, Rule::DropAfterCut);
@@ -216,7 +217,8 @@ fn a_vote_looks_at_what_is_prepared() {
     });
 }
 
-/// Another leader may have to add to what a leader reports as complete.
+/// Without the rule, a later leader may have to add to the history that a leader has reported as
+/// complete.
 #[test]
 fn decisions_need_a_quorum() {
     without_near(6, Rule::Certification(Certification::Quorum), |violation| {
@@ -250,7 +252,7 @@ fn figure_2_a_strong_transaction_does_not_depend_on_what_may_be_lost() {
     );
 }
 
-/// Strong history that is known to be complete is there.
+/// Returns whether strong history that counts as complete is missing.
 fn lacks_strong(violation: &Violation) -> bool {
     let strong = |broken: &Broken| matches!(broken, Broken::Known { origin: Origin::Strong, .. });
     matches!(violation, Violation::Property(_, broken) if strong(broken))
@@ -260,14 +262,14 @@ fn without_certification(rule: Certification, expected: impl Fn(&Violation) -> b
     without(Rule::Certification(rule), expected);
 }
 
-/// A leader that begins without the state of others adds to what the previous one had reported as
-/// complete.
+/// A leader that begins without the state of others adds to the history that the previous one had
+/// reported as complete.
 #[test]
 fn a_new_leader_takes_over_what_a_quorum_has_kept() {
     without_near(17, Rule::Certification(Certification::Gather), lacks_strong);
 }
 
-/// A leader reports as complete what its successor may add to.
+/// A leader reports history as complete to which its successor may add.
 #[test]
 fn nothing_is_complete_beyond_the_ceiling() {
     without_near(21, Rule::Certification(Certification::Ceiling), lacks_strong);
@@ -392,7 +394,7 @@ fn an_update_that_comes_again_is_ordered_once() {
     without_of_primary(solera_primary::Rule::Once, near(6, Scenario::from_seed));
 }
 
-/// Entries that were sent while a link was cut are missing.
+/// Without the rule, entries that were sent while a link was cut are missing.
 #[test]
 fn a_replica_of_primary_leaves_no_gap() {
     without_of_primary(solera_primary::Rule::InOrder, Scenario::from_seed);
@@ -481,7 +483,7 @@ fn without_of_occult(rule: solera_occult::Rule, scenario: impl Fn(u64) -> Scenar
     trap(scenario, broken, |violation| matches!(violation, Violation::Occult(_)));
 }
 
-/// Occult §4.3: a client that does not check a replica misses what it depends on.
+/// Occult §4.3: a client that does not check a replica misses writes on which it depends.
 #[test]
 fn clients_of_occult_check_replicas() {
     without_of_occult(solera_occult::Rule::CheckReplicas, with_occult);
@@ -500,7 +502,8 @@ fn read_sets_are_validated() {
     without_of_occult(solera_occult::Rule::ValidateReadSet, near(13, with_occult));
 }
 
-/// Occult §6.2: a transaction must not overwrite what depends on something that it has missed.
+/// Occult §6.2: a transaction must not overwrite a version that depends on a write that it has
+/// missed.
 #[test]
 fn overwrite_sets_are_validated() {
     without_of_occult(solera_occult::Rule::ValidateOverwriteSet, with_occult);
@@ -537,7 +540,7 @@ fn only_decision_homes_end_prepares() {
     without_of_occult(solera_occult::Rule::DecisionHomeDecides, with_occult);
 }
 
-/// A replica that leaves a gap reports as shown what it lacks.
+/// A replica that leaves a gap reports writes as shown that it lacks.
 #[test]
 fn replicas_of_occult_leave_no_gap() {
     without_of_occult(solera_occult::Rule::InOrder, near(3, with_occult));

@@ -36,7 +36,7 @@ pub(crate) enum Victim {
     Leader,
 }
 
-/// What happens to the victim's site.
+/// Fault that strikes the victim's site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AmbushFault {
     /// It crashes, or without journals is paused, and continues after this many nanoseconds.
@@ -190,7 +190,7 @@ pub(crate) fn ambushes(
         let ambush = Ambush { phase, victim, fault, before: random.chance(50) };
         faults.push((random.within(20 * MS, end), Fault::Ambush(ambush)));
     }
-    // Moves the leaders to a site that could not receive from the leader for a while. Only few
+    // Moves the leaders to a site that could not receive from the leader for a while. Only a few
     // seeds do so, so that elections of members that lack nothing stay as frequent.
     if random.chance(30) {
         let (phase, victim) = (Phase::Missing, Victim::Leader);

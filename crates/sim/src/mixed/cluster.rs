@@ -71,7 +71,7 @@ impl Cluster {
         EPOCH_MICROS.unsigned_abs() / 1000 + self.skew_ms[host]
     }
 
-    /// Ends all hosts; those that start anew run another program.
+    /// Ends all hosts; hosts that start afterwards run another program.
     pub(super) fn replace(&mut self, program: Program) {
         self.program = program;
         self.hosts = (0..SITES).map(|_| None).collect();

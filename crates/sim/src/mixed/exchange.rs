@@ -33,7 +33,7 @@ pub(super) struct Inner {
     stops: BTreeMap<Address, u64>,
     /// Time up to which commits are visible, as each site reports it.
     pub(super) horizons: BTreeMap<SiteId, Horizon>,
-    /// Whether there are answers that no future has looked at.
+    /// Whether there are answers that no future has received.
     news: bool,
 }
 
@@ -129,12 +129,12 @@ impl Inner {
         }
     }
 
-    /// Returns the commands that were sent since the last call.
+    /// Returns the commands that were sent after the last call.
     pub(super) fn take_asked(&mut self) -> Vec<(Address, RequestId, Command)> {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Returns whether some future may continue, since the last call.
+    /// Returns whether an event after the last call may let some future continue.
     pub(super) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }

@@ -28,7 +28,7 @@ pub(super) const SITES: usize = 3;
 /// Time for which a commit whose connection broke may still take effect, in nanoseconds: longer
 /// than a command runs.
 const IN_DOUBT: u64 = 1_500 * MS;
-/// Time that a site gets to receive what was committed elsewhere.
+/// Time that a site gets to receive transactions that were committed elsewhere.
 const PATIENCE: Duration = Duration::from_millis(1_000);
 /// Kind of operations that conflict with nothing.
 const FREE: Kind = Kind { number: 61, conflicts: 0 };
@@ -38,8 +38,8 @@ const LISTED: &str = "r:";
 /// A rule that a test takes out of stores or hosts, to prove that the checks detect its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// A host that takes over a transaction first sees what was committed at the site of the
-    /// previous one.
+    /// A host that takes over a transaction first sees the commits at the site of the previous
+    /// host.
     Sees,
     /// Readers find witnesses.
     Witnesses,
@@ -143,7 +143,7 @@ struct StoreSession {
     /// The worker, and how often it had stopped when the connection was opened. `None` if the
     /// connection broke.
     line: Option<(Address, u64)>,
-    /// What the session has seen.
+    /// Pasts of the session.
     pasts: Pasts,
     tx: Option<Tx>,
     /// Numbers that the open transaction writes.

@@ -77,7 +77,8 @@ impl Users {
         self.lock().callers.insert(number, user);
     }
 
-    /// Checks a write of a number, for which its user needs a right, whichever host executes it.
+    /// Checks a write of a number, for which its user needs a right, regardless of the host that
+    /// executes it.
     pub(super) fn judge(&self, number: i64, database: &str) {
         let caller = self.lock().callers.get(&number).copied();
         if let Some(caller) = caller.filter(|caller| !self.may(caller, database)) {

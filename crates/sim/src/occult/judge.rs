@@ -36,7 +36,7 @@ pub(super) struct Verdicts {
 }
 
 impl Verdicts {
-    /// Adds a transaction that has ended, and the keys that it has validated.
+    /// Adds an ended transaction, and the keys that it has validated.
     pub(super) fn add(&mut self, transaction: Transaction, validated: Vec<(Key, Version)>) {
         if transaction.outcome == Outcome::Committed && !validated.is_empty() {
             self.validated.push((self.transactions.len(), validated));
@@ -279,7 +279,7 @@ impl OccultSessions {
             problems.extend(self.verdicts.judge_final(key, &homes));
         }
         let history = self.verdicts.history(self.numbers);
-        // For a person who looks into a seed.
+        // The history helps to analyse a seed.
         if std::env::var("SOLERA_SIM_HISTORY").is_ok() {
             history.transactions.iter().for_each(|transaction| eprintln!("{transaction:?}"));
         }

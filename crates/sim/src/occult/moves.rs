@@ -10,7 +10,7 @@ use super::{Doing, OccultSessions};
 use crate::world::{SiteState, World};
 
 impl OccultSessions {
-    /// Asks the session's worker to move the homes of some shards.
+    /// Requests that the session's worker moves the homes of some shards.
     pub(super) fn move_some_homes(&mut self, world: &mut World, index: usize, homes: usize) {
         let at = self.sessions[index].at;
         let shards = world.occults().next().map_or(1, |(_, occult)| occult.config().shards);

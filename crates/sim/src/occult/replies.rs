@@ -44,7 +44,7 @@ impl OccultSessions {
             ) => {
                 self.note_delay(world, index);
                 world.tally.count("occult: reads in transactions that failed");
-                // Some clients go on without this read.
+                // Some clients continue without this read.
                 if self.random.chance(50) {
                     return self.pause(world, index, transaction);
                 }
@@ -175,7 +175,7 @@ impl OccultSessions {
         self.rest(world, index);
     }
 
-    /// Handles one worker's answer whether enough sites store the session's past.
+    /// Handles one worker's answer that states whether enough sites store the session's past.
     fn on_stored(
         &mut self,
         world: &mut World,

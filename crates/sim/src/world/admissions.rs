@@ -96,7 +96,7 @@ impl Admissions {
         }
     }
 
-    /// Records that another worker has not answered for long.
+    /// Records that another worker has not answered for a long time.
     pub(super) fn silent(&mut self, worker: Address, other: Address) {
         if let Some(admitter) = self.admissions.get_mut(&worker) {
             admitter.admission.note_timeout(node(other));
@@ -135,7 +135,7 @@ impl World {
         solera_site::protocols(beside).map(Speaks::of).collect()
     }
 
-    /// Has a worker's process accept calls.
+    /// Lets a worker's process accept calls.
     pub(super) fn open_door(&mut self, worker: Address) {
         let (incarnation, physical) = (self.incarnation(worker), self.now_at(worker).physical);
         let generation = self.generations[worker.site.index()];

@@ -3,7 +3,7 @@
 //!
 //! A copy of a disk from the start of a process has everything that the process had recovered then.
 //! Each start of a worker therefore adds such a copy. Each later start of another worker checks all
-//! copies: this worker then knows only what its own disk holds.
+//! copies: this worker then knows only the data on its own disk.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,11 +24,11 @@ type Pair = (Address, Address);
 /// Times that workers have received, and the copies of disks.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// How far each copy goes: the clock of each process of a worker when it began, by the
-    /// generation of the worker's site.
+    /// Extent of each copy: the clock of each process of a worker when it began, by the generation
+    /// of the worker's site.
     remembered: BTreeMap<(Address, u32), Vec<Timestamp>>,
     sent: BTreeMap<Pair, SentTimes>,
-    /// When the sync of each worker's journal began.
+    /// Time at which the sync of each worker's journal began.
     submitted: BTreeMap<Address, u64>,
 }
 
@@ -57,7 +57,7 @@ impl Copies {
     /// Records that a process of a worker begins.
     pub(super) fn begin(&mut self, worker: Address, generation: u32, run: Run) {
         self.remembered.entry((worker, generation)).or_default().push(run.0);
-        // What it had received and not made durable is lost.
+        // Times that it had received and not made durable are lost.
         for (_, sent) in self.sent.iter_mut().filter(|((one, _), _)| *one == worker) {
             sent.recent.clear();
         }

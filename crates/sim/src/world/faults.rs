@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Loses what is under way between two sites, in both directions.
+    /// Loses the messages under way between two sites, in both directions.
     pub(super) fn lose(&mut self, a: usize, b: usize) {
         self.epochs[a][b] += 1;
         self.epochs[b][a] += 1;
@@ -171,7 +171,7 @@ impl World {
             self.scheduled.remove(&address);
             self.schedule_deadline(address);
         }
-        // What arrived during the pause comes before what is under way.
+        // Messages that arrived during the pause come before those that are under way.
         for (from, to, message, incarnations) in mine {
             let (epoch, generation) = (self.epochs[site][site], self.generations[site]);
             self.deliver(from, to, message, generation, epoch, incarnations);

@@ -1,6 +1,6 @@
-//! Checks which frames are delivered, and in which order: all that a worker queues for another of
-//! its site arrives there once, and in order within its protocol and lane, as long as both
-//! processes live. Between sites frames may be lost.
+//! Checks which frames are delivered, and in which order: everything that a worker queues for
+//! another of its site arrives there once, and in order within its protocol and lane, as long as
+//! both processes run. Between sites frames may be lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -61,8 +61,8 @@ impl FrameLedger {
         Ok(())
     }
 
-    /// Forgets what is queued for a worker whose process has ended. What it has sent may still
-    /// arrive.
+    /// Drops the bodies that are queued for a worker whose process has ended. Bodies that it has
+    /// sent may still arrive.
     pub(super) fn end(&mut self, worker: Address) {
         self.queued.retain(|(_, (to, _)), _| *to != worker);
         self.delivered.retain(|(_, (to, _)), _| *to != worker);

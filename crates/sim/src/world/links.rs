@@ -55,7 +55,7 @@ struct End {
     attempt: u64,
     /// Whether the latest call may still be answered.
     is_calling: bool,
-    /// When a call was last answered, in nanoseconds.
+    /// Time at which a call was last answered, in nanoseconds.
     answered: u64,
 }
 
@@ -73,11 +73,11 @@ struct Connection {
     broken_at: Option<u64>,
     /// Whether the caller has sent a frame.
     has_sent: bool,
-    /// When the caller can send the next frame.
+    /// Time at which the caller can send the next frame.
     free_at: u64,
     /// Whether a step to send more is scheduled.
     will_send: bool,
-    /// When the last frame arrives, and the last acknowledgement.
+    /// Times at which the last frame and the last acknowledgement arrive.
     last_arrival: (u64, u64),
 }
 
@@ -103,15 +103,15 @@ pub(super) struct Call {
 /// A step of a link.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// A worker calls another, unless it has begun another attempt since.
+    /// A worker calls another, unless it has begun another attempt in the meantime.
     Call(Process, Address, u64),
     /// The called worker reads the greeting.
     Greeting(Call),
     /// The called worker decides.
     Decision(Call, Process, Handshake),
-    /// The caller reads that its call is accepted, and over which connection.
+    /// The caller reads that its call is accepted, with the number of the connection.
     Welcome(Call, u64, Vec<u8>),
-    /// The caller reads that its call is rejected, and why.
+    /// The caller reads that its call is rejected, with the reason.
     Refusal(Call, Vec<u8>),
     /// The connection has room for the next frame.
     Room(u64),

@@ -19,7 +19,7 @@ struct Present {
     last: Lsn,
     /// Number of parts of Occult.
     parts: usize,
-    /// Whether a home has shown writes since the last part.
+    /// Whether a home has shown writes after the last part.
     wrote: bool,
     /// Whether a part has followed such writes.
     is_overtaken: bool,
