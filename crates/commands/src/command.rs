@@ -140,7 +140,7 @@ impl Command {
         A: ExactSizeIterator<Item = &'a [u8]> + Clone,
     {
         let end = match self.last_key {
-            // Without keys both are zero.
+            // Commands without keys have zero for both.
             0 => 0,
             from_end if from_end < 0 => arguments.len() as i64 + from_end + 1,
             index => index + 1,

@@ -237,8 +237,8 @@ const NAMES: &[&str] = &[
 /// and probabilistic types.
 const PREFIXES: [&str; 8] = ["bf.", "cf.", "cms.", "ft.", "json.", "tdigest.", "topk.", "ts."];
 
-/// Subcommands that Solera lacks of the commands that it has, by command. CONFIG and ACL reject
-/// further ones themselves, because `solera.toml` replaces them.
+/// Missing subcommands of the supported commands, by command. CONFIG and ACL reject further ones
+/// themselves, because `solera.toml` replaces them.
 const SUBCOMMANDS: [(&str, &[&str]); 2] = [
     ("acl", &["dryrun", "log"]),
     ("client", &["caching", "getredir", "pause", "tracking", "trackinginfo", "unblock", "unpause"]),

@@ -35,7 +35,7 @@ macro_rules! family {
 }
 use family;
 
-/// In the order of [`CommandId`](crate::CommandId).
+/// Families, in the order of [`CommandId`](crate::CommandId).
 const FAMILIES: [&[Command]; 8] = [
     connection::FAMILY,
     server::FAMILY,

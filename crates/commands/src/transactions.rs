@@ -34,7 +34,7 @@ impl Command {
                 InMulti::AtOnce
             }
             CommandId::Multi | CommandId::Watch => InMulti::RefusedAlone,
-            // Their reads are transactions of their own, or none.
+            // Their reads are transactions of their own, or no transactions.
             CommandId::SoleraRead | CommandId::SoleraInterval | CommandId::SoleraRights => {
                 InMulti::Refused
             }

@@ -43,7 +43,7 @@ pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]
     text
 }
 
-/// Returns the command of Solera's own of which a name with its prefix may be a misspelling.
+/// Returns the command of Solera's own that may be meant by a misspelt name with its prefix.
 fn own_command(name: &str) -> Option<String> {
     let has_prefix =
         |name: &str| name.get(..OWN.len()).is_some_and(|it| it.eq_ignore_ascii_case(OWN));

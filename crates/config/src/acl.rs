@@ -260,8 +260,8 @@ impl User {
         }
     }
 
-    /// Returns whether the user may run a command, or a subcommand such as `acl|list`, whatever its
-    /// arguments.
+    /// Returns whether the user may run a command, or a subcommand such as `acl|list`, regardless
+    /// of its arguments.
     pub fn may_run(&self, name: &str) -> bool {
         Unit::find(name).is_some_and(|unit| self.allows(unit))
     }
@@ -316,7 +316,7 @@ impl User {
         self.may_use(key, command.reads_keys(), command.writes_keys())
     }
 
-    /// Returns whether the user may run a command on a key, whatever its other arguments.
+    /// Returns whether the user may run a command on a key, regardless of its other arguments.
     pub fn may_run_on(&self, name: &str, key: &[u8]) -> bool {
         Unit::find(name).is_some_and(|unit| self.may(unit, [key]).is_ok())
     }
@@ -352,7 +352,7 @@ impl fmt::Display for User {
         if !self.keys.is_empty() {
             write!(f, " {}", self.keys())?;
         }
-        // There are no channels to give access to.
+        // There are no channels.
         write!(f, " resetchannels {}", self.rules())
     }
 }
@@ -373,7 +373,7 @@ impl Default for Users {
 }
 
 impl Users {
-    /// Creates the set of these users; if there are none, nobody needs a password.
+    /// Creates the set of these users; if there are none, no client needs a password.
     pub fn new(users: Vec<User>) -> Users {
         if users.is_empty() {
             return Users::default();

@@ -70,7 +70,7 @@ fn unknown(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// Describes what a setting expects, from the parser's name of a type of Rust.
+/// Describes the values that a setting accepts, from the parser's name of a Rust type.
 fn expected_kind(expected: &str) -> &str {
     match expected {
         "u8" => "a whole number from 0 to 255",

@@ -75,7 +75,7 @@ const NAMES: &str =
 
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    // Folders have these names, too.
+    // Folders use these names, too.
     !name.starts_with('.') && (1..=64).contains(&name.len()) && name.chars().all(allowed)
 }
 
@@ -130,7 +130,7 @@ struct SiteTable {
     node: Vec<nodes::NodeTable>,
 }
 
-/// Reads a file, and reports where in it something is wrong.
+/// Reads a file, and reports errors with their places in it.
 #[derive(Default)]
 struct Reader<'a> {
     file: Option<String>,

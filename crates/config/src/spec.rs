@@ -55,7 +55,7 @@ pub struct ClusterSpec {
     pub timestamps: Timestamps,
     /// Protocol.
     pub protocol: Baseline,
-    /// Site that leads strong transactions at first.
+    /// Initial leader of strong transactions.
     pub leader: SiteId,
     /// Limits of the size of strong transactions.
     pub strong_limits: StrongLimits,
@@ -112,8 +112,8 @@ pub struct Overrides {
 }
 
 impl ClusterSpec {
-    /// Returns how far times of strong transactions may be ahead of a node's clock. Clocks differ,
-    /// and leaders choose times ahead of their clocks.
+    /// Returns the time by which times of strong transactions may be ahead of a node's clock.
+    /// Clocks differ, and leaders choose times ahead of their clocks.
     pub fn max_ahead(&self) -> Duration {
         self.max_clock_skew + Duration::from_secs(10)
     }

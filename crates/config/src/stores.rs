@@ -27,7 +27,7 @@ pub struct StoreSpec {
     pub schema: Option<Placed<String>>,
     /// Timeout of an answer, if set.
     pub timeout: Option<Duration>,
-    /// How values are stored, if set.
+    /// Layout of stored values, if set.
     pub layout: Option<Placed<String>>,
     /// Maximum number of connections of a process, if set.
     pub connections: Option<Placed<u64>>,
@@ -51,7 +51,8 @@ pub struct StoreSpace {
 /// Source of a password, which is read at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordSource {
-    /// A file, without the end of its line. A relative path starts at the configuration's folder.
+    /// A file, whose line break at the end is removed. A relative path starts at the
+    /// configuration's folder.
     File(Placed<PathBuf>),
     /// An environment variable.
     Variable(Placed<String>),

@@ -140,7 +140,7 @@ async fn status(
 ) -> Response {
     let detail = match detail {
         Ok(Query(detail)) => detail,
-        // The query has no other part that can be wrong.
+        // No other part of the query can be invalid.
         Err(_) => {
             let reason = "detailed is true or false, as in /status?detailed=true";
             return refusal(StatusCode::BAD_REQUEST, reason);

@@ -54,8 +54,8 @@ impl Clock {
         }
     }
 
-    /// Returns for how long the operating system has been suspended since it started. Instants do
-    /// not advance meanwhile.
+    /// Returns the time for which the operating system has been suspended since it started.
+    /// Instants do not advance meanwhile.
     pub(crate) fn suspended(&self) -> Duration {
         use rustix::time::{ClockId, clock_gettime};
 

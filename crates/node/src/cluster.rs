@@ -255,7 +255,7 @@ impl Cluster {
     /// Starts all sites and their workers.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing runs then.
+    /// See [`StartError`]; in this case, nothing runs.
     pub fn start(
         spec: ClusterSpec,
         modules: Option<Arc<dyn Modules>>,
@@ -266,7 +266,7 @@ impl Cluster {
     /// Starts all sites and their workers, which read the time from `clock`.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing runs then.
+    /// See [`StartError`]; in this case, nothing runs.
     pub fn start_with_clock(
         spec: ClusterSpec,
         modules: Option<Arc<dyn Modules>>,
@@ -440,7 +440,7 @@ impl Cluster {
         &self.spec.sites[worker.site.index()].name
     }
 
-    /// Returns what was found in the data directory when the cluster started, per worker.
+    /// Returns the data that was found in the data directory when the cluster started, per worker.
     pub fn found(&self) -> &[Found] {
         &self.found
     }
@@ -676,7 +676,7 @@ impl Cluster {
             for (protocol, count) in solera_site::of_servers(&sample.ignored) {
                 *status.ignored_messages.entry(protocol.name).or_default() += count;
             }
-            // Sites that lead nothing are listed, too.
+            // Sites that lead no partitions are listed, too.
             for (site, name) in (0..).zip(&names) {
                 let leads = sample.leads.iter().filter(|leader| **leader == site).count();
                 *status.leaders.entry((*name).clone()).or_default() += leads as u64;
@@ -812,7 +812,7 @@ impl Drop for Cluster {
 /// A worker that runs here, the sender of its mailbox, and the receiver for the worker.
 type Receiver = (Address, mpsc::UnboundedSender<Envelope>, mpsc::UnboundedReceiver<Envelope>);
 
-/// Adds what a worker reports of the protocols that it runs beside UniStore.
+/// Adds a worker's report about the protocols that it runs beside UniStore.
 fn add_protocols(status: &mut SiteStatus, sample: &WorkerSample) {
     if let Some(primary) = &sample.primary {
         status.primary.get_or_insert_default().add(primary);

@@ -1,6 +1,6 @@
 //! Limits connections that have not identified themselves yet. When the limit is reached, the
 //! oldest connection of the address with the most connections is closed, so that a host that opens
-//! many idle connections locks nobody else out.
+//! many idle connections does not lock other hosts out.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -209,7 +209,7 @@ impl DataDir {
         &self.root
     }
 
-    /// Returns the number of sites that take part from the beginning, according to this data.
+    /// Returns the number of sites that were listed from the beginning, according to this data.
     pub(crate) fn founders(&self) -> usize {
         self.founders
     }
@@ -239,7 +239,7 @@ impl DataDir {
         self.root.join(self.name_of(worker))
     }
 
-    /// Notes that all workers have their journals, and must have them from now on.
+    /// Records that all workers have their journals, which must exist from now on.
     pub(crate) fn finish(&self) -> Result<(), StorageError> {
         if !self.begins {
             return Ok(());
@@ -268,8 +268,8 @@ impl DataDir {
         }
     }
 
-    /// Rejects a missing journal: a worker that started without its journal would lack what it has
-    /// promised to others.
+    /// Rejects a missing journal: a worker that started without its journal would lack data that it
+    /// has promised to others.
     fn must_hold(&self, worker: Address) -> Result<(), StorageError> {
         let folder = self.of(worker);
         match is_begun(&RealDisk::new(&folder)) {
@@ -634,7 +634,7 @@ name = 'us'
         let root = Root::new("shared");
         assert_eq!(part_of(&root.0, "eu", 2), root.0.join("eu/node-2"));
         root.begin(&[at(0, 0)]);
-        // The node continues with its data, and does not start anew in another folder.
+        // The node continues with its data, and does not start without data in another folder.
         assert_eq!(part_of(&root.0, "eu", 1), root.0);
     }
 }

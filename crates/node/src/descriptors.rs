@@ -35,7 +35,8 @@ impl Needs {
         let nodes = 2 * self.nodes + unwelcome_callers(self.nodes);
         let kept = RESERVE + PER_WORKER * self.workers + CONNECTIONS + nodes;
         let left = limit.saturating_sub(kept) / self.sites;
-        // A limit below one would serve nobody, and the operator needs a connection to investigate.
+        // With a limit below one, no client could connect, and the operator needs a connection to
+        // investigate.
         (left < wanted).then_some(left.max(1))
     }
 
@@ -61,7 +62,7 @@ impl Needs {
 }
 
 /// Raises the soft limit of open files to the hard limit. Shells and service managers start
-/// processes with a low soft limit for the sake of old programs.
+/// processes with a low soft limit because of old programs.
 pub fn raise_descriptor_limit() {
     let raised = Resource::NOFILE.get().and_then(|(soft, hard)| {
         Resource::NOFILE.set(hard, hard)?;

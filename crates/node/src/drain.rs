@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 /// Interval between checks for completion.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Work that was not finished when the time was up.
+/// Work that was not finished when the time limit expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unfinished {
     /// Clients that were in a transaction, or waited for an answer.
@@ -48,10 +48,10 @@ impl fmt::Display for Unfinished {
 impl Cluster {
     /// Stops accepting clients, reports that the process is not ready, and disconnects each client
     /// once it has its answers and no open transaction. Returns when all clients are gone and, for
-    /// a node, other sites store its writes; at the latest after `drain_ms`.
+    /// a node, other sites store its writes, but after `drain_ms` at the latest.
     ///
     /// # Errors
-    /// The unfinished work when the time is up.
+    /// The unfinished work when the time limit expires.
     pub async fn drain(&self) -> Result<(), Unfinished> {
         self.network.start_draining();
         let done = async {

@@ -37,14 +37,16 @@ struct Peak {
 impl Peak {
     /// Returns the estimate for `taken` resident bytes. `held` must have been requested after
     /// `taken` was read, and no other caller may request it. `held.most` is then at least the size
-    /// of the data at the time when resident memory reached `taken`, whatever has been freed since.
+    /// of the data at the time when resident memory reached `taken`, even if data was freed
+    /// afterwards.
     fn used(&mut self, taken: u64, held: Held) -> u64 {
         if taken > self.taken {
             let data = held.most as u64;
             let mut beside = taken.saturating_sub(data);
             if self.taken > 0 {
-                // What has grown in proportion to the data goes when the data goes: otherwise a
-                // fast burst of writes would leave an empty process that is full for ever.
+                // Memory that has grown in proportion to the data is freed with the data.
+                // Otherwise, after a fast burst of writes, an empty process would count as full for
+                // ever.
                 let least = beside.min(self.beside);
                 let most = beside.min(self.beside + (taken - self.taken));
                 beside = most.saturating_sub(data / ROUNDING).max(least);
@@ -205,7 +207,7 @@ mod tests {
         let mut peak = Peak::default();
         let used = [(100, 80), (150, 120), (150, 20), (151, 20), (150, 90), (200, 110), (140, 200)]
             .map(|(taken, data)| peak.used(taken, held(data, data)));
-        // At the third, new data may have taken freed memory, so that 200 is too much.
+        // At the third measurement, new data may have reused freed memory, so 200 is too much.
         assert_eq!(used, [100, 150, 41, 45, 132, 179, 140]);
     }
 

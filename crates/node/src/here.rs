@@ -33,7 +33,7 @@ impl Here {
         Here { id, links, peer_tls, refused, _running: running }
     }
 
-    /// Returns whether all other nodes of the own site can be reached.
+    /// Returns whether all other nodes of this node's site can be reached.
     pub(crate) fn is_ready(&self) -> bool {
         let mut own = self.links.iter().filter(|link| link.peer.site == self.id.site);
         own.all(|link| link.is_whole())

@@ -61,7 +61,7 @@ pub(crate) async fn text_of(request: Request) -> Result<String, Response> {
     let read = body::to_bytes(request.into_body(), BODY_LIMIT);
     let bytes = match timeout(BODY_TIMEOUT, read).await {
         Ok(Ok(bytes)) => bytes,
-        // Reading also fails if the connection breaks, but then nobody reads the response.
+        // Reading also fails if the connection breaks, but then the response is not read.
         Ok(Err(_)) => return Err(too_long()),
         Err(_) => {
             let reason = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());

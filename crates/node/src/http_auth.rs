@@ -24,8 +24,8 @@ pub(crate) struct Guard {
     pub(crate) attempts: Arc<Mutex<Attempts>>,
 }
 
-/// Passes requests that their user may send. Probes need no user, because whether the process is
-/// alive is public.
+/// Passes requests that their user may send. Probes need no user, because it is public whether the
+/// process is alive.
 pub(crate) async fn guard(
     State(guard): State<Guard>,
     mut request: Request,

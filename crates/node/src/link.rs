@@ -199,7 +199,7 @@ impl Link {
         self.state().machine.handshake()
     }
 
-    /// Notes that the own connection is open. See [`solera_links::Link::opened`].
+    /// Notes that this node's connection is open. See [`solera_links::Link::opened`].
     pub(crate) fn opened(&self, handshake: Handshake, incarnation: u64, received: u64) -> bool {
         let (now, mut state) = (self.now(), self.state());
         let opened = state.machine.opened(now, handshake, incarnation, received);
@@ -209,7 +209,7 @@ impl Link {
         opened
     }
 
-    /// Notes that the own connection broke.
+    /// Notes that this node's connection broke.
     pub(crate) fn closed(&self, problem: String) {
         let (now, mut state) = (self.now(), self.state());
         state.machine.closed(now);
@@ -241,8 +241,8 @@ impl Link {
         self.state().machine.takes(connection, number)
     }
 
-    /// Returns the number of the last frame that arrived; `None` if the peer has called again
-    /// since.
+    /// Returns the number of the last frame that arrived; `None` if the peer has called again in
+    /// the meantime.
     pub(crate) fn received(&self, connection: u64) -> Option<u64> {
         self.state().machine.received(connection)
     }
@@ -384,7 +384,7 @@ mod tests {
         (1..=2).for_each(|i| say(&link, i));
         link.closed("killed".into());
         say(&link, 3);
-        // The result does not depend on which of the two calls first.
+        // The result is the same if the peer calls first.
         let (connection, _) = link.accepted(link.handshake(), 8).unwrap();
         assert!(link.opened(link.handshake(), 8, 0));
         say(&link, 4);

@@ -310,9 +310,9 @@ pub(crate) fn log_acceptance(network: &Network, spec: &ClusterSpec, news: Option
     }
 }
 
-/// Returns how far another clock is certainly ahead, in microseconds; negative if it is behind. The
-/// other clock was read between two readings of this node's clock. It is unknown how long after the
-/// first of them, because messages wait while a node starts or is busy.
+/// Returns the time by which another clock is certainly ahead, in microseconds; negative if it is
+/// behind. The other clock was read between two readings of this node's clock. The exact moment is
+/// unknown, because messages wait while a node starts or is busy.
 fn surely_ahead(before: u64, theirs: u64, after: u64) -> i64 {
     if theirs < before { -((before - theirs) as i64) } else { theirs.saturating_sub(after) as i64 }
 }
@@ -422,8 +422,8 @@ async fn read_greeting(stream: &mut Stream) -> Result<Greeting, Failure> {
     Greeting::decode(&head, &body).map_err(Failure::Refused)
 }
 
-/// Reads the available bytes. The buffer grows with the bytes that arrive, whatever length a frame
-/// announces.
+/// Reads the available bytes. The buffer grows with the bytes that arrive, regardless of the length
+/// that a frame announces.
 async fn read_more(read: &mut ReadHalf<Stream>, input: &mut Vec<u8>) -> std::io::Result<usize> {
     if input.capacity() - input.len() < READ_SIZE / 4 {
         input.reserve(READ_SIZE);

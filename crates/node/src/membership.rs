@@ -62,7 +62,7 @@ impl Membership {
         self.known.lock().expect("nothing panics with the lock")
     }
 
-    /// Notes the members that a worker's replica knows. Returns what has changed.
+    /// Notes the members that a worker's replica knows. Returns the changes.
     pub(crate) fn note(&self, members: &Members) -> MembersNews {
         let mut known = self.known();
         if known.members() == members {
@@ -178,7 +178,8 @@ impl Membership {
         self.refused.load(Relaxed)
     }
 
-    /// Returns which node refuses this one, and why; `None` if another site accepts it.
+    /// Returns the node that refuses this one, and its reason; `None` if another site accepts this
+    /// node.
     pub(crate) fn refusal(&self) -> Option<(NodeId, String)> {
         if !self.is_refused() {
             return None;

@@ -181,7 +181,7 @@ impl Local {
         self.current(name).map(drop)
     }
 
-    /// Checks whether a user may currently run a command, whatever its keys.
+    /// Checks whether a user may currently run a command, regardless of its keys.
     ///
     /// # Errors
     /// The text of an error reply, which names the user and the command.
@@ -243,9 +243,9 @@ impl Local {
         &self.spec.sites[self.worker.site.index()].name
     }
 
-    /// Opens a session that acts as the client and begins with what the client has seen. When the
-    /// client gets its answer, it has seen what the session has seen. The session has the current
-    /// rights of the client's user at each command.
+    /// Opens a session that acts as the client and begins with the client's past. When the client
+    /// gets its answer, its past contains that of the session. The session has the current rights
+    /// of the client's user at each command.
     ///
     /// # Errors
     /// The text of an error reply, if the client's user no longer exists.

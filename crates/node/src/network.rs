@@ -184,8 +184,8 @@ impl Network {
         }
     }
 
-    /// Stops accepting writes in this process, because of one of its workers. Returns whether it
-    /// accepted them until now.
+    /// Stops accepting writes in this process, because of one of its workers. Returns whether the
+    /// process accepted them until now.
     pub(crate) fn refuse_writes(&self, worker: Address, why: NoWrites) -> bool {
         let mut refusing = self.refusing();
         refusing.insert(worker, why);
@@ -250,7 +250,7 @@ impl Network {
     }
 
     /// Sends messages. Messages between sites take time, and are lost on a cut link or when the
-    /// receiver is dead; the protocol recovers by itself.
+    /// receiver is dead; the protocol recovers from that.
     pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
         self.deliver(from, self.membership.generation, to, messages);
     }
@@ -332,7 +332,7 @@ impl Network {
         heard
     }
 
-    /// Returns what the root of a site's workers knows of the sites, after applying `change`;
+    /// Returns the report of the root of a site's workers about the sites, after applying `change`;
     /// `None` if it cannot be reached.
     pub(crate) async fn sites(
         &self,

@@ -205,8 +205,8 @@ impl Node {
             links.iter().find(|link| Some(link.peer) == node).cloned()
         };
         let incarnation = random();
-        // Other nodes, too, know the cluster by this number. 48 bits are short on the wire, and
-        // enough.
+        // Other nodes also identify the cluster by this number. 48 bits are short on the wire, and
+        // suffice.
         let peer_tls = self.peer_tls.map(|tls| Arc::new(ArcSwap::from_pointee(tls)));
         let run = Run {
             cluster: spec.id(),
@@ -270,8 +270,8 @@ impl Cluster {
         self.network.membership().expelled().await
     }
 
-    /// Returns which node refuses this one and why, if no other site accepts it. The node then
-    /// rejects writes.
+    /// Returns the node that refuses this one, and its reason, if no other site accepts this node.
+    /// The node then rejects writes.
     pub fn refused(&self) -> Option<String> {
         self.network
             .membership()
@@ -279,7 +279,7 @@ impl Cluster {
             .map(|(node, reason)| refused_by(&self.spec, node, &reason))
     }
 
-    /// Returns why this process rejects writes; `None` if it accepts them.
+    /// Returns the reason why this process rejects writes; `None` if it accepts them.
     pub fn refuses_writes(&self) -> Option<String> {
         self.network.why_no_writes()
     }

@@ -26,7 +26,7 @@ pub(crate) enum Question {
     AtRisk { worker: u8, keys: u64 },
     /// Requests the next page of a worker's partition.
     Scan { worker: u8, ask: Box<Ask> },
-    /// Requests what the root knows of the sites, after applying `change`.
+    /// Requests the root's report about the sites, after applying `change`.
     Sites { change: Option<(SiteId, Change)> },
     /// Requests the reply of `primary` to a command at a worker.
     Primary { worker: u8, asked: Box<ToPrimary> },

@@ -137,7 +137,7 @@ mod tests {
         let names: Vec<String> =
             open().unwrap().into_iter().map(|(_, _, found)| found.worker).collect();
         assert_eq!(names, (0..8).map(|worker| format!("worker {worker}")).collect::<Vec<_>>());
-        // The journal of another worker.
+        // This is the journal of another worker.
         std::fs::remove_dir_all(root.join("5")).unwrap();
         std::fs::rename(root.join("6"), root.join("5")).unwrap();
         let error = open().err().unwrap();

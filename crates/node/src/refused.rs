@@ -32,7 +32,7 @@ impl Refused {
         count(&self.frames, Some(site), refusal.label());
     }
 
-    /// Returns the counts of handshakes, and those of frames.
+    /// Returns the counts of refused handshakes, and those of refused frames.
     pub(crate) fn counts(&self) -> [Counts; 2] {
         [&self.handshakes, &self.frames]
             .map(|counts| counts.lock().expect("nothing panics with the lock").clone())

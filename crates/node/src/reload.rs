@@ -28,7 +28,7 @@ impl Cluster {
     /// now need a password. New certificates apply to new connections.
     ///
     /// # Errors
-    /// Nothing is changed then.
+    /// In this case, nothing is changed.
     pub fn reload(&self, mut spec: ClusterSpec) -> Result<Vec<String>, ReloadError> {
         let old = self.network.settings();
         if !spec.users.are_configured() && old.users.are_configured() {

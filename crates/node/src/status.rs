@@ -258,7 +258,7 @@ pub struct PeerStatus {
     pub up_ms: u64,
     /// Bytes that wait to be sent and, within a site, that are not acknowledged yet.
     pub queue_bytes: usize,
-    /// Batches that were dropped because too much waited.
+    /// Batches that were dropped because the queue was full.
     pub dropped_batches: u64,
     /// Number of reconnects.
     pub reconnects: u64,
@@ -293,7 +293,7 @@ pub(crate) struct WorkerSample {
     pub(crate) strong: StrongCounts,
     pub(crate) primary: Option<PrimaryStatus>,
     pub(crate) occult: Option<OccultStatus>,
-    /// In the order of the build's protocols.
+    /// Counts of dropped messages, in the order of the build's protocols.
     pub(crate) ignored: Vec<u64>,
     pub(crate) failed_logins: u64,
     /// Whether the site has the data that it serves.

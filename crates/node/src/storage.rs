@@ -224,7 +224,8 @@ impl Storage {
     }
 }
 
-/// Changes how long writes may wait for the disk. Whether replies wait for it does not change.
+/// Changes the time for which writes may wait for the disk. It does not change whether replies wait
+/// for it.
 pub(crate) fn set_durability<D: Disk>(syncer: &Syncer<D>, durability: Durability) {
     syncer.set_policy(policy(durability));
 }

@@ -184,7 +184,8 @@ impl PeerTls {
     }
 }
 
-/// Describes what is wrong with a certificate, as the rest of a sentence that begins with it.
+/// Describes the problem of a certificate, as the rest of a sentence that begins with the
+/// certificate.
 fn problem(error: &CertificateError, ca: &str) -> String {
     match error {
         CertificateError::Expired => "has expired".to_owned(),

@@ -85,7 +85,7 @@ pub(crate) struct Worker {
     /// Whether the site is alive; connections end when it is not.
     alive: watch::Sender<bool>,
     started: Instant,
-    /// For how long the operating system was suspended before, and since then.
+    /// Time for which the operating system was suspended before the start, and since then.
     suspended_before: Duration,
     suspended: Cell<Duration>,
 }
@@ -148,12 +148,12 @@ impl Worker {
         Now { monotonic: Monotonic(elapsed.as_nanos() as u64), physical }
     }
 
-    /// Returns for how long the operating system was suspended since the worker started. Leases of
-    /// `reservations` end meanwhile; other protocols do not depend on it.
+    /// Returns the time for which the operating system was suspended since the worker started.
+    /// Leases of `reservations` end meanwhile; other protocols do not depend on it.
     fn suspended(&self) -> Duration {
         if self.spec.spaces.have_bounds() {
             let suspended = self.network.clock().suspended().saturating_sub(self.suspended_before);
-            // The two readings behind it are some time apart.
+            // The two clocks were read at slightly different times.
             if suspended > self.suspended.get() + SUSPENSION {
                 self.suspended.set(suspended);
             }
@@ -232,8 +232,7 @@ impl Worker {
         }
     }
 
-    /// Carries out what the machine requests, and wakes the event loop when its deadline has
-    /// changed.
+    /// Carries out the machine's outputs, and wakes the event loop when its deadline has changed.
     pub(crate) fn flush(&self) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -410,7 +409,7 @@ impl Worker {
         self.network.refuses_writes()
     }
 
-    /// Returns why this process rejects writes; `None` if it accepts them.
+    /// Returns the reason why this process rejects writes; `None` if it accepts them.
     pub(crate) fn why_no_writes(&self) -> Option<String> {
         self.network.why_no_writes()
     }
@@ -559,7 +558,7 @@ impl Drop for Forgotten<'_> {
 }
 
 /// Runs a worker until it receives [`Control::Stop`]. Reports through `started` when it serves, or
-/// why it cannot.
+/// the reason why it cannot.
 #[expect(clippy::too_many_arguments, reason = "all that a thread takes with it")]
 pub(crate) fn run(
     engine: Engine,

@@ -1,5 +1,5 @@
-//! A journal that fails while a cluster runs: its worker answers nobody, the other workers serve
-//! their data, and no client waits for ever.
+//! A journal that fails while a cluster runs: its worker answers no clients, the other workers
+//! serve their data, and no client waits for ever.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -105,7 +105,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
         topology.owner(SiteId(0), partition).worker
     };
     let cluster = Cluster::start(spec, None).unwrap();
-    // Two at each worker, in turn.
+    // Two clients connect to each worker, in turn.
     let mut clients = Vec::new();
     for _ in 0..8 {
         clients.push(Client(BufReader::new(cluster.connect(0).unwrap())));
@@ -133,13 +133,13 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     first.send(&[b"SET", far.as_bytes(), &large]).await;
     let reply = first.reply().await;
     assert!(reply.starts_with("-MISCONF") && reply.contains("unknown"), "{reply}");
-    // Data that this worker has only in memory is gone after a restart, so nobody may see it.
+    // Data that this worker has only in memory is gone after a restart, so no client may see it.
     let reply = second.ask(&format!("GET {far}")).await;
     assert!(reply.ends_with("restart the node; nothing is answered until then"), "{reply}");
     assert_eq!(second.line().await, "", "the connection is closed");
     let reply = first.ask(&format!("GET {far}")).await;
     assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
-    // Nor are its keys counted, shown or copied. The first worker determines the sites.
+    // Its keys are not counted, shown or copied either. The first worker determines the sites.
     for question in ["DBSIZE", "SOLERA.AT-RISK", "SOLERA.SITES"] {
         let reply = first.ask(question).await;
         assert!(reply.starts_with("-TRYAGAIN"), "{question}: {reply}");

@@ -83,19 +83,19 @@ fn set(key: &str, value: &str) -> OnKey {
 async fn call(local: &Local) -> Result<(), String> {
     let caller = local.call()?;
     assert_eq!(caller.execute(on("a:1", Op::Get)).await?, Outcome::Bulk(Value::from("given")));
-    // A transaction of several keys.
+    // This is a transaction of several keys.
     caller.execute(Begin { kind: TransactionKind::Causal }).await?;
     caller.execute(set("a:1", "one")).await?;
     caller.execute(set("a:2", "two")).await?;
     caller.execute(Commit).await?;
     assert_eq!(caller.execute(on("a:2", Op::Get)).await?, Outcome::Bulk(Value::from("two")));
-    // An aborted transaction.
+    // This transaction is aborted.
     caller.execute(Begin { kind: TransactionKind::Strong }).await?;
     caller.execute(Watch { keys: vec![b"a:1".to_vec()] }).await?;
     caller.execute(set("a:2", "other")).await?;
     caller.execute(Abort::default()).await?;
     assert_eq!(caller.execute(on("a:2", Op::Get)).await?, Outcome::Bulk(Value::from("two")));
-    // Rights to commands and to keys.
+    // The user's rights to commands and to keys are checked.
     let field = Op::HashGet(Value::from("f"));
     let refused = caller.execute(on("a:1", field.clone())).await.unwrap_err();
     assert!(refused.starts_with("NOPERM") && refused.contains("'hget'"), "{refused}");
@@ -154,7 +154,7 @@ async fn commands_of_a_batch_run_in_order_whatever_the_ones_before_come_to() {
     assert_eq!(*read, Ok(Answer::OnKey(Outcome::Bulk(Value::from("v")))));
 }
 
-/// What such a session has seen may depend on lost writes.
+/// Later results of such a session may depend on lost writes.
 #[tokio::test]
 async fn a_session_ends_when_its_journal_fails() {
     let folder = std::env::temp_dir().join(format!("solera-callers-{}", std::process::id()));
@@ -172,7 +172,7 @@ async fn a_session_ends_when_its_journal_fails() {
     let ended = caller.run(get("k")).await.unwrap_err();
     assert_eq!(ended, "UNAVAILABLE the session has ended");
     assert!(caller.has_ended());
-    // Nor does anyone else see what is only in memory.
+    // Other sessions do not see data either that is only in memory.
     let failed = other.run(get("k")).await.unwrap().remove(0).unwrap_err();
     assert!(failed.starts_with("MISCONF ") && failed.contains("nothing is answered"), "{failed}");
     let ended = other.run(get("k")).await.unwrap_err();
@@ -182,7 +182,7 @@ async fn a_session_ends_when_its_journal_fails() {
     let _ = std::fs::remove_dir_all(&gone);
 }
 
-/// A commit that nobody waits for is over after a while. Recovery, which asks for its outcome,
+/// A commit for which no caller waits is over after a while. Recovery, which asks for its outcome,
 /// relies on that.
 #[tokio::test]
 async fn a_session_ends_some_time_after_nobody_waits_for_its_batch() {
@@ -195,7 +195,7 @@ async fn a_session_ends_some_time_after_nobody_waits_for_its_batch() {
     let (hour, sites) = (Duration::from_secs(3_600), [other.as_bytes()]);
     let attach = AttachUntil::new(local.spec(), now + 9_000, hour, sites).unwrap();
     // Each command waits some seconds until the site is suspected. Together they take far longer
-    // than anything may run that nobody waits for.
+    // than a batch may run for which no caller waits.
     let waiting = caller.run(vec![attach.into(); 20]);
     assert!(timeout(Duration::from_millis(1), waiting).await.is_err(), "it waits for the site");
     // This would be answered once all of them are.

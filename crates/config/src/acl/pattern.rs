@@ -1,9 +1,9 @@
 //! Redis' patterns: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a literal byte.
 
-/// Returns whether a pattern matches all of `text`. The time is proportional to the product of
-/// their lengths, whatever the pattern.
+/// Returns whether a pattern matches all of `text`. The time is at most proportional to the product
+/// of their lengths.
 pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
-    // Where to continue if the rest does not match: the last star then matches one byte more.
+    // Place to continue if the rest does not match: the last star then matches one more byte.
     let mut again: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {
@@ -58,7 +58,7 @@ fn reach<'p>(mut rest: &'p [u8], rests: &mut Vec<&'p [u8]>) {
     }
 }
 
-/// Returns what follows the pattern's first element, if that element matches the byte.
+/// Returns the rest of the pattern after its first element, if that element matches the byte.
 fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     match pattern {
         [b'?', rest @ ..] => Some(rest),

@@ -140,7 +140,7 @@ impl ClusterSpec {
         self.data.is_some() && self.durability != Durability::Memory
     }
 
-    /// Returns advice on how to change a setting that is fixed while the process runs.
+    /// Returns advice about changing a setting that is fixed while the process runs.
     fn way_to_change(&self, setting: &str, new: &ClusterSpec) -> &'static str {
         let (kept, alone) = (self.keeps_data(), self.nodes().next().is_none());
         match setting {

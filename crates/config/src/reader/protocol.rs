@@ -107,7 +107,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the site that leads at first.
+    /// Returns the initial leader.
     pub(super) fn leader(
         &self,
         name: Option<&Spanned<String>>,

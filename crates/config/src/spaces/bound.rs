@@ -1,4 +1,4 @@
-//! Types of the keys of a space, and what they bound.
+//! Types of the keys of a space, and bounds of their values.
 
 use std::fmt;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl fmt::Display for SpaceType {
     }
 }
 
-/// What is kept about the value of a key.
+/// Bound of the value of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyBound {
     /// Intervals within a tolerance.

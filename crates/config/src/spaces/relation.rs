@@ -1,8 +1,8 @@
 //! Strong operations and conflicts of a space (the paper's `⋈`, UniStore §3).
 //!
 //! Only strong operations conflict, with one exception: WATCH, and SETNX where it is not strong,
-//! depend on the contents of a key whatever its space, so they conflict with every update of the
-//! key in a strong transaction.
+//! depend on the contents of a key of any space, so they conflict with every update of the key in a
+//! strong transaction.
 
 use std::fmt;
 
@@ -161,7 +161,8 @@ impl fmt::Display for Relation {
     }
 }
 
-/// Returns whether the order of the two can make a difference, in the absence of declarations.
+/// Returns whether two operations conflict in the absence of declarations, because their order can
+/// make a difference.
 pub(super) fn conflict_by_default(one: Operation, other: Operation) -> bool {
     one.is_update() || other.is_update()
 }
@@ -300,7 +301,7 @@ mod tests {
             }
             assert_eq!(look.conflicts >> look.kind & 1, 0, "{relation}");
         }
-        // Where SETNX is strong, its pairs determine what it conflicts with.
+        // Where SETNX is strong, its pairs determine its conflicts.
         let relation = declared(&["SETNX", "DEL"], &[["SETNX", "SETNX"], ["DEL", "DEL"]]);
         assert!(!conflict(&relation, "SETNX k v", "DEL k"));
         assert!(!conflict(&relation, "SETNX k v", "SET k v"));

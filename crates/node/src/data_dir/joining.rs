@@ -30,8 +30,9 @@ pub(super) fn unmark(root: &Path) -> io::Result<()> {
     }
 }
 
-/// Begins a directory anew if it is marked and has another generation than `now`, which describes
-/// the data that the process is to hold. Other differences are left to later checks.
+/// Discards the contents of a directory if it is marked and has another generation than `now`,
+/// which describes the data that the process is to hold. Other differences are left to later
+/// checks.
 pub(super) fn begin_anew(root: &Path, now: &About) -> Result<(), String> {
     if !root.join(MARK).exists() {
         return Ok(());

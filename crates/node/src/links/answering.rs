@@ -1,4 +1,4 @@
-//! Accepting calls of other nodes, and handling what they send.
+//! Accepting calls of other nodes, and handling their frames.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -419,7 +419,7 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
         },
         Question::AtRisk { worker, keys } => match here(worker) {
             Some(worker) => {
-                // Enough for a status, and short enough for a frame.
+                // This is enough for a status, and short enough for a frame.
                 let at_risk = network.at_risk(worker, keys.min(10_000) as usize).await;
                 at_risk.map_or(Answer::Nothing, Answer::AtRisk)
             }
@@ -479,7 +479,7 @@ mod tests {
         questions.begin(2, async { Answer::Keys(2) });
         assert_eq!(questions.answered().await, Some((2, Answer::Keys(2))));
         assert!(is_held.try_recv() == Err(oneshot::error::TryRecvError::Empty));
-        // The second was answered, and the third was never asked.
+        // The second question was answered, and the third was never asked.
         (1..=3).for_each(|number| questions.withdraw(number));
         assert_eq!(questions.answered().await, None);
         assert!(is_held.await.is_err(), "withdrawing the question drops its future");

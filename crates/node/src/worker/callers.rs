@@ -57,7 +57,7 @@ async fn serve_batch(
         // A command that has not begun must not take effect after the caller has stopped waiting.
         return None;
     }
-    // While a journal has failed, nobody gets an answer and no command of the batch runs.
+    // After a failure of the journal, callers get no answers and no command of the batch runs.
     if !worker.answers() {
         let reason = worker.why_no_writes().unwrap_or_default();
         let text = format!("MISCONF {reason}; nothing is answered until then");

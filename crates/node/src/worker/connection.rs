@@ -28,8 +28,8 @@ const READ_SIZE: usize = 64 * 1024;
 /// not read, the worker reads no further commands of this client.
 const WRITE_SIZE: usize = 256 * 1024;
 
-/// Time for a client to notice that the process shuts down. The worker reads and discards what the
-/// client sends until then; otherwise the operating system would reset the connection before the
+/// Time for a client to notice that the process shuts down. The worker reads and discards the
+/// client's bytes until then; otherwise the operating system would reset the connection before the
 /// client has read its answers.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 

@@ -75,7 +75,8 @@ impl EventLoop {
         *self.worker.alive.borrow()
     }
 
-    /// Returns when the next message or deadline is due, and records the machine's deadline.
+    /// Returns the time at which the next message or deadline is due, and records the machine's
+    /// deadline.
     fn arm(&self) -> Instant {
         let far = self.worker.network.clock().instant() + Duration::from_secs(1);
         if !self.is_alive() {
@@ -100,7 +101,7 @@ impl EventLoop {
 
     #[expect(clippy::too_many_lines, reason = "one arm per request")]
     fn handle_control(&mut self, control: Control) {
-        // Nobody may see data that is in memory and in no journal. The caller gets no answer.
+        // Data that is in memory and in no journal must not be visible. The caller gets no answer.
         if control.reads_data() && !self.worker.answers() {
             return;
         }

@@ -11,7 +11,7 @@ use super::Worker;
 use super::queued::pass_on;
 
 impl Worker {
-    /// Returns the number of keys of this worker that contain agreements on error bounds, and no
+    /// Returns the number of keys of this worker that contain agreements on error bounds instead of
     /// data of clients.
     pub(super) fn count_agreements(&self) -> usize {
         if !self.spec.spaces.have_bounds() {

@@ -1,4 +1,4 @@
-//! Requests of sessions that are cancelled when the session does not wait any more.
+//! Requests of sessions that are cancelled when the session no longer waits.
 
 use solera_machine::RequestId;
 

@@ -15,7 +15,7 @@ pub(super) type Reply = (Response, bool);
 enum Waiter {
     /// Receives the first reply, which must be the protocol's last one.
     Once(oneshot::Sender<Response>),
-    /// Receives all replies up to the last, or drops the receiver when it has the one it wants.
+    /// Receives all replies up to the last one, or drops the receiver when it has the needed one.
     Each(UnboundedSender<Reply>),
 }
 
