@@ -41,7 +41,8 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// Returns which transactions are lost: those reported lost, and those that depend on them.
+/// Returns for each transaction whether it is lost: it was reported lost, or depends on one that
+/// was.
 fn lost(history: &History) -> Vec<bool> {
     let transactions = &history.transactions;
     let reported: Vec<_> = transactions.iter().filter(|t| t.lost).collect();
@@ -58,7 +59,7 @@ fn lost(history: &History) -> Vec<bool> {
 }
 
 /// Checks Eventual Visibility (UniStore §3): a transaction that commits at a surviving site becomes
-/// visible, and so does every strong transaction, whatever its sites.
+/// visible, and so does every strong transaction, regardless of its site.
 fn wrongly_lost(history: &History, lost: &[bool]) -> Vec<Violation> {
     let transactions = history.transactions.iter().enumerate();
     transactions

@@ -4,8 +4,8 @@
 //!
 //! Judges a key only if it holds strings, if all its operations are strong and have no kinds, and
 //! if no value is written to it twice. On such a key a value identifies its writer, and an update
-//! conflicts with all operations. The order of two writers of a key is known if one read what the
-//! other wrote, if one ended before the other began, or by their strong timestamps.
+//! conflicts with all operations. The order of two writers of a key is known if one read the
+//! other's value, if one ended before the other began, or from their strong timestamps.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -326,7 +326,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Returns which nodes are on no cycle and reachable from none.
+/// Returns for each node whether it is on no cycle and not reachable from one.
 fn sorted_out(edges: &[Vec<usize>]) -> Vec<bool> {
     let mut missing = vec![0; edges.len()];
     edges.iter().flatten().for_each(|node| missing[*node] += 1);

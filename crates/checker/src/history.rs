@@ -219,9 +219,9 @@ impl Witness {
 /// Time span of a transaction, by a clock that all clients share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// When its client invoked it.
+    /// Time at which its client invoked it.
     pub invoked: u64,
-    /// When its client received the outcome, if ever.
+    /// Time at which its client received the outcome, if ever.
     pub answered: Option<u64>,
 }
 

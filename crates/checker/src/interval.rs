@@ -14,10 +14,10 @@
 //! time: an error proves that there is no such order, and `Ok(true)` that there is one. A state is
 //! the set of unfinished updates that have taken effect, and the unfinished reads that still need a
 //! moment. Two things keep the states few. Operations take effect as late as the next end of an
-//! operation allows. Of updates by the same amount, the one that ends first takes effect first,
-//! because exchanging two of them changes no value. Beyond the limit, the check compares each
-//! read with the least and the greatest value that it could have seen, and returns `Ok(false)` if
-//! that does not disprove the history. Sums that leave the range of the type stay at its limits.
+//! operation allows. Among updates by the same amount, the one that ends first takes effect first,
+//! because exchanging two of them changes no value. Beyond the limit, the check compares each read
+//! with the least and the greatest value that it could have seen, and returns `Ok(false)` if that
+//! does not disprove the history. Sums that leave the range of the type stay at its limits.
 
 use std::collections::BTreeSet;
 
@@ -26,9 +26,9 @@ use std::collections::BTreeSet;
 pub struct Update {
     /// The amount.
     pub amount: i128,
-    /// When it began.
+    /// Time at which it began.
     pub begin: u64,
-    /// When its client learned that it has taken effect; `None` if the outcome is unknown.
+    /// Time at which its client learned that it has taken effect; `None` if the outcome is unknown.
     pub end: Option<u64>,
 }
 
@@ -39,9 +39,9 @@ pub struct Read {
     pub least: i128,
     /// Greatest value that the answer allows.
     pub greatest: i128,
-    /// When it began.
+    /// Time at which it began.
     pub begin: u64,
-    /// When it was answered.
+    /// Time at which it was answered.
     pub end: u64,
 }
 
@@ -105,7 +105,8 @@ enum Event {
     EndRead(usize),
 }
 
-/// Of the unfinished operations: the updates that have taken effect, and the reads that have not.
+/// State of the unfinished operations: the updates that have taken effect, and the reads that have
+/// not.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     applied: Vec<usize>,
@@ -233,8 +234,8 @@ impl<'a> Search<'a> {
         self.history.floor.is_none_or(|floor| state.value >= floor)
     }
 
-    /// Returns the first states on all ways on which updates take effect one after the other that
-    /// have reached a goal.
+    /// Lets updates take effect one after the other, in all orders. Returns the first state of each
+    /// order that reaches the goal.
     fn closure(&self, from: &State, goal: impl Fn(&State) -> bool) -> Result<Vec<State>, Stop> {
         let (mut reached, mut seen) = (Vec::new(), BTreeSet::from([from.clone()]));
         let mut waiting = vec![from.clone()];
@@ -256,7 +257,7 @@ impl<'a> Search<'a> {
         Ok(reached)
     }
 
-    /// Returns, for each amount, the update that ends first of those that may take effect.
+    /// Returns, for each amount, the update that ends first among those that may take effect.
     fn next_updates(&self, state: &State) -> Vec<usize> {
         let updates = &self.history.updates;
         let end = |place: usize| (updates[place].end.unwrap_or(u64::MAX), place);

@@ -9,8 +9,8 @@
 //!   transitivity, and every answer.
 //! - [`strong`]: checks that conflicting strong transactions observe one another in the order of
 //!   their timestamps, and that linearizable keys follow real time.
-//! - [`blackbox`]: needs no witnesses; checks what reads of unique elements and values imply about
-//!   the causal order.
+//! - [`blackbox`]: needs no witnesses; checks the causal order that reads of unique elements and
+//!   values imply.
 //! - [`linearizability`]: needs no witnesses; searches for an order of the operations on each
 //!   single key.
 //! - [`dependencies`]: needs no witnesses; finds cycles in the dependencies of strong transactions

@@ -17,7 +17,8 @@ use crate::history::{History, Level, Op, Operation, Status};
 use crate::sequential::{Undo, Value};
 use crate::violation::Violation;
 
-/// Number of steps that [`check`] tries per key: some seconds. A key that needs more is not judged.
+/// Number of steps that [`check`] tries per key, which take a few seconds. A key that needs more is
+/// not judged.
 pub const STEPS: usize = 1_000_000;
 
 /// Result of the search for a key.
@@ -141,7 +142,7 @@ struct Choice {
 struct Step {
     done: Option<Choice>,
     undo: Undo,
-    /// The last is tried first.
+    /// Candidates for the next call; the last one is tried first.
     choices: Vec<Choice>,
 }
 
@@ -166,7 +167,7 @@ impl<'a> Search<'a> {
 
     fn run(mut self, steps: usize) -> Verdict {
         let mut path = vec![Step { done: None, undo: Undo::new(), choices: self.choices(None) }];
-        // Where the longest order ended.
+        // End of the longest order.
         let mut furthest = (usize::MAX, None);
         for _ in 0..steps {
             if self.left == 0 {

@@ -4,10 +4,10 @@
 //! the list at the key, so that a value is the history of its key. The other sites apply updates in
 //! the home's order, and every site answers reads from its own copy.
 //!
-//! Checks eight guarantees: all sites end alike; lists hold only what was written; surviving sites
-//! return prefixes of the final list; a list only grows within one generation of a site; sessions
-//! read their own updates; ATTACH makes a session's past visible; updates are lost only with sites;
-//! and the order follows real time.
+//! Checks eight guarantees: all sites have equal lists at the end; lists hold only written numbers;
+//! surviving sites return prefixes of the final list; a list only grows within one generation of a
+//! site; sessions read their own updates; ATTACH makes a session's past visible; updates are lost
+//! only with sites; and the order follows real time.
 //!
 //! All times are readings of one clock. Of two equal times, neither is before the other: a recorder
 //! whose clock does not advance between two events hides their order from this checker. An answer
@@ -95,8 +95,8 @@ pub struct Read {
     pub list: Vec<u64>,
 }
 
-/// Answer to ATTACH: the site shows all that the session had read, and all of its updates that had
-/// been reported as applied, before it invoked the command.
+/// Answer to ATTACH: the site shows everything that the session had read, and all of its updates
+/// that had been reported as applied, before it invoked the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// Session that attached.
@@ -127,7 +127,7 @@ pub struct Loss {
     pub site: usize,
     /// Generation that ended.
     pub generation: u32,
-    /// Time from which this generation orders nothing and answers nothing.
+    /// Time from which this generation orders no updates and answers no requests.
     pub at: u64,
 }
 
@@ -143,14 +143,14 @@ pub enum Violation {
     },
     /// A list contains a number more than once.
     Repeated {
-        /// Where the list was seen.
+        /// Observation of the list.
         by: Shown,
         /// Number.
         id: u64,
     },
     /// A list contains a number that no client wrote to the key.
     NeverWritten {
-        /// Where the list was seen.
+        /// Observation of the list.
         by: Shown,
         /// Number.
         id: u64,
@@ -228,7 +228,7 @@ pub enum Violation {
     },
 }
 
-/// Where a list was seen.
+/// Observation of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// In a read.
@@ -306,13 +306,13 @@ impl<'a> Judge<'a> {
         self.kept.contains(&(update.key.as_str(), update.id))
     }
 
-    /// Returns whether a loss may have undone what happened at this time or later.
+    /// Returns whether a loss may have undone events at this time or later.
     fn has_loss_since(&self, time: u64) -> bool {
         self.history.losses.iter().any(|loss| loss.at >= time)
     }
 
-    /// Returns whether the generation that answered a read is certain to be the one that the site
-    /// led at `since`.
+    /// Returns whether the generation that answered a read is certain to be the generation of the
+    /// site at `since`.
     fn is_same_generation(&self, since: u64, read: &Read) -> bool {
         let ended_between = |loss: &Loss| {
             // A generation that ended during the read may have answered it.
@@ -322,7 +322,7 @@ impl<'a> Judge<'a> {
         !self.history.losses.iter().any(ended_between)
     }
 
-    /// Checks that all surviving sites end alike.
+    /// Checks that all surviving sites have equal lists at the end.
     fn convergence(&self) -> Vec<Violation> {
         let finals = self.history.finals.iter();
         finals
@@ -369,7 +369,7 @@ impl<'a> Judge<'a> {
 
     /// Checks that lists at generations that were not lost are prefixes of the final ones. A lost
     /// generation may have shown updates that were lost with it, or that were submitted and ordered
-    /// again since.
+    /// again in the meantime.
     fn prefixes(&self) -> Vec<Violation> {
         let losses = self.history.losses.iter();
         let lost: BTreeSet<_> = losses.map(|loss| (loss.site, loss.generation)).collect();
@@ -396,7 +396,7 @@ impl<'a> Judge<'a> {
             .collect()
     }
 
-    /// Checks that sessions read what their own site had reported as applied.
+    /// Checks that sessions read the updates that their own site had reported as applied.
     fn own_updates(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for read in &self.history.reads {
@@ -443,11 +443,10 @@ impl<'a> Judge<'a> {
         violations
     }
 
-    /// Returns by key what a session had read, and what had been reported to it as applied, before
-    /// it invoked ATTACH.
-    ///
-    /// Losses may have taken part of that. Of a read, only the common prefix with the final list
-    /// counts: later updates were lost, and may reappear at any time if they are submitted again.
+    /// Returns by key the updates that a session had read, and those that had been reported to it
+    /// as applied, before it invoked ATTACH. Losses may have undone some of these. Only the common
+    /// prefix of a read with the final list counts: later updates were lost, and may reappear at
+    /// any time if they are submitted again.
     fn past(&self, attached: &Attached) -> BTreeMap<&'a str, BTreeSet<u64>> {
         let mut past: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
         for read in self.reads_of(attached.session) {
@@ -493,7 +492,7 @@ impl<'a> Judge<'a> {
     fn real_time(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for (key, last) in &self.finals {
-            // Of the updates further back in the list, the one whose answer came first.
+            // This is the update whose answer came first, among those further back in the list.
             let mut behind = Earliest(None);
             let mut stored_behind = Earliest(None);
             let updates = last.list.iter().rev().filter_map(|id| self.updates.get(&(*key, *id)));
@@ -543,7 +542,7 @@ fn common(one: &[u64], other: &[u64]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Reports reads of a key at one generation of a site of which neither extends the other.
+/// Reports pairs of reads of a key at one generation of a site if neither read extends the other.
 fn forks(reads: &[&Read]) -> Vec<Violation> {
     let mut by_length = reads.to_vec();
     by_length.sort_by_key(|read| read.list.len());
@@ -772,8 +771,8 @@ mod tests {
 
     const NONE: [&str; 0] = [];
 
-    /// Site 0 is the home until it is destroyed at 15, with update 3. Update 4 is submitted again,
-    /// after update 5. Then site 0 joins again, empty.
+    /// Site 0 is the home until it is destroyed at time 15, with update 3. Update 4 is submitted
+    /// again, after update 5. Then site 0 joins again, empty.
     #[test]
     fn a_good_history_with_a_loss() {
         let history = History::ending(&[1, 2, 5, 4])
@@ -858,7 +857,7 @@ mod tests {
     fn one_generation_shows_lists_that_continue_one_another() {
         let history = History::ending(&[1, 2]).lost(0, 0, 9).lost(0, 1, 19);
         let history = history.read(read(1, 0, (3, 6), &[1, 2]));
-        // Another generation, another site, another key.
+        // The reads are of another generation, another site or another key.
         let elsewhere = Update { key: "other".to_owned(), ..update(1, 0, 5, 0) };
         let other_key = Read { key: "other".to_owned(), ..read(2, 0, (3, 6), &[5]) };
         let history = history
@@ -876,17 +875,17 @@ mod tests {
     #[test]
     fn one_generation_goes_forward() {
         let history = History::ending(&[1, 2]).read(read(1, 0, (3, 6), &[1, 2]));
-        // A read that overlaps it, and reads at another site and another generation.
+        // These are a read that overlaps it, and reads at another site and of another generation.
         let history = history.read(read(2, 0, (6, 7), &[1])).read(read(2, 1, (8, 9), &[1]));
         let history = history.read(read(2, 0, (8, 9), &[]).generation(1));
         assert_eq!(history.reported(), NONE);
-        // The one that ended last before it is not the longest.
+        // The read that ended last before it is not the longest.
         let mut history = history.read(read(3, 0, (8, 9), &[1]));
         let expected = "went back: the read of 'k' by session 1 at site 0 (generation 0, times 3 to 6), and \
                     later the read of 'k' by session 3 at site 0 (generation 0, times 8 to 9): they \
                     agree on 1 updates, then the first shows 2 and the second ends";
         assert_eq!(history.reported(), [expected]);
-        // Whatever the order in which reads were recorded.
+        // The result does not depend on the order in which reads were recorded.
         history.reads.reverse();
         assert_eq!(history.reported(), [expected]);
     }
@@ -1020,7 +1019,7 @@ mod tests {
         }
         let applied = history(update(1, 0, 1, 3).accepted(9).applied(4));
         assert_eq!(applied.reported().len(), 1);
-        // They overlap.
+        // The two updates overlap.
         assert_eq!(history(update(1, 0, 1, 3).accepted(5)).reported(), NONE);
         let right = History::ending(&[1, 3, 2]).update(update(1, 0, 1, 3).accepted(4));
         assert_eq!(right.update(second.clone()).reported(), NONE);

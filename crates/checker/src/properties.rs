@@ -55,8 +55,8 @@ pub enum Broken {
         /// Time of the missing transaction.
         time: u64,
     },
-    /// Property 2, or 7 for strong transactions: a site claims to store what one of its replicas
-    /// lacks.
+    /// Property 2, or 7 for strong transactions: a site claims to store a transaction that one of
+    /// its replicas lacks.
     Stable {
         /// The site.
         site: usize,
@@ -65,7 +65,7 @@ pub enum Broken {
         /// The origin of the entry.
         origin: Origin,
     },
-    /// Property 3: fewer than `f + 1` sites store what an entry of `uniform_vec` claims.
+    /// Property 3: fewer than `f + 1` sites store everything that an entry of `uniform_vec` claims.
     Uniform {
         /// The site.
         site: usize,
@@ -255,7 +255,7 @@ impl Ledger {
     }
 
     /// Records that transactions that the site `origin` committed after `cut` were given up, and
-    /// will not become visible any more.
+    /// will never become visible.
     pub fn closed(&mut self, origin: usize, cut: u64) {
         let origin = Origin::Site(origin);
         let gone: Vec<u64> = self
@@ -268,7 +268,7 @@ impl Ledger {
         }
     }
 
-    /// Records that a replica received all that another one stores of a partition, up to
+    /// Records that a replica received everything that another one stores of a partition, up to
     /// `known_vec`.
     pub fn filled(&mut self, site: usize, partition: usize, known_vec: &[u64]) {
         for (origin, known) in known_vec.iter().enumerate() {
@@ -399,7 +399,7 @@ impl Ledger {
     }
 }
 
-/// Returns how far a replica claims to know an origin.
+/// Returns the time up to which a replica claims to know an origin.
 fn known(vectors: &Vectors, site: usize, partition: usize, origin: Origin) -> u64 {
     match origin {
         Origin::Site(origin) => {

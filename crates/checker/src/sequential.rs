@@ -24,7 +24,7 @@ impl Value {
         self.fingerprint
     }
 
-    /// Executes an operation and returns its answer. Adds what it replaces to `undo`.
+    /// Executes an operation and returns its answer. Adds the replaced contents to `undo`.
     pub(crate) fn execute(&mut self, op: &Op, undo: &mut Undo) -> Answer {
         if self.refuses(op) {
             return Answer::Error;

@@ -28,7 +28,7 @@ pub enum Reason {
     Words(BadWord),
     /// An unexpected word; `found` is empty at the end of a line.
     Expected {
-        /// What was expected.
+        /// Description of the expected word.
         what: &'static str,
         /// The word found instead.
         found: String,

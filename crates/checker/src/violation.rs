@@ -7,7 +7,7 @@ use crate::history::{Answer, Op};
 /// A violation of a guarantee. Transactions are named by their index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// An answer that does not follow from what the transaction observed.
+    /// An answer that does not follow from the transaction's observations.
     WrongAnswer {
         /// The transaction.
         transaction: usize,
@@ -38,7 +38,7 @@ pub enum Violation {
         /// Its key.
         key: String,
     },
-    /// A transaction observes another, but not what the other observed.
+    /// A transaction observes another, but not everything that the other observed.
     Intransitive {
         /// The transaction that `second` observes.
         first: usize,
@@ -153,7 +153,7 @@ pub enum Violation {
     },
     /// A cycle of transactions, each of which must precede the next.
     NoOrder {
-        /// Each transaction, and why it must precede the next.
+        /// Each transaction, and the reason why it must precede the next.
         cycle: Vec<(usize, Before)>,
     },
     /// A read at a surviving site observed a change that is missing at the end.
@@ -188,11 +188,11 @@ pub enum Violation {
 /// Reason why one transaction must precede another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// The other transaction read what the first wrote to this key.
+    /// The other transaction read the value that the first wrote to this key.
     Read(String),
-    /// The other transaction replaced what the first wrote to this key.
+    /// The other transaction replaced the value that the first wrote to this key.
     Replaced(String),
-    /// The first transaction does not observe what the other wrote to this key.
+    /// The first transaction does not observe the other's write to this key.
     Misses(String),
     /// Both belong to one session.
     Session,

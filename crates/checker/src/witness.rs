@@ -6,7 +6,7 @@ use crate::history::{Answer, History, Op, Origin, Status, Transaction, Witness};
 use crate::model::{Key, has_effect};
 use crate::violation::Violation;
 
-/// Dot of the reading transaction's own writes, which follow all that it observes.
+/// Dot of the reading transaction's own writes, which follow everything that it observes.
 const LAST: (u64, Origin) = (u64::MAX, Origin::Strong);
 
 /// Checks that the witnesses order the transactions as transactional causal consistency requires,
@@ -21,7 +21,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// The transactions with a witness, and which of them observe which.
+/// The transactions with a witness, and the relation of observation between them.
 struct Order<'a> {
     transactions: &'a [Transaction],
     /// Transactions that took effect, by commit vector; an extension of the claimed order.
@@ -32,7 +32,7 @@ struct Order<'a> {
     observed: Vec<Vec<u64>>,
     /// Positions of the transactions that write a key.
     writers_of: BTreeMap<&'a str, Vec<usize>>,
-    /// For each position, which of its operations were rejected and had no effect.
+    /// For each position, whether each of its operations was rejected and had no effect.
     refused: Vec<Vec<bool>>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Order<'a> {
     }
 
     /// Determines which operations were rejected. The answer shows it; without an answer, it
-    /// follows from what the transaction observed. Proceeds in the claimed order, because the
+    /// follows from the transaction's observations. Proceeds in the claimed order, because the
     /// result depends on earlier rejections.
     fn find_refused(&mut self) {
         for position in 0..self.writers.len() {

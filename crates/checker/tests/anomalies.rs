@@ -259,7 +259,7 @@ mod properties {
 
     #[test]
     fn a_uniform_transaction_that_too_few_sites_store_is_noticed() {
-        // It wrote a partition whose vectors are not given, so that Properties 1–3 do not apply.
+        // It wrote a partition whose vectors are not given, so Properties 1–3 do not apply.
         let mut ledger = Ledger::new(2, 1);
         ledger.committed(0, 5, vec![5, 0], &[1]);
         ledger.stored(0, 1, 0, 5);
@@ -317,7 +317,8 @@ mod properties {
         let withdraw = || access("k", true, 1, 1 << 1);
         assert_eq!(ledger.certified(certified([3, 0], 0, 5), withdraw()), Ok(()));
         assert_eq!(ledger.certified(certified([3, 0], 5, 6), withdraw()), Ok(()));
-        // Its strong entry covers the timestamps, but its snapshot lacks what the first depends on.
+        // Its strong entry covers the timestamps, but its snapshot lacks a transaction on which the
+        // first depends.
         assert_eq!(ledger.certified(certified([0, 0], 6, 7), withdraw()), broken(5, 7));
         // Reports may come in any order.
         assert_eq!(ledger.certified(certified([9, 9], 0, 2), withdraw()), broken(2, 5));

@@ -49,7 +49,7 @@ fn plans(op: impl Strategy<Value = Op>) -> impl Strategy<Value = Vec<Plan>> {
     prop::collection::vec((0..4usize, 0..SITES, operations), 1..40)
 }
 
-/// Runs the plans one after the other on one copy, whatever their sites.
+/// Runs the plans one after the other on one copy, regardless of their sites.
 fn run(plans: &[Plan]) -> History {
     let mut store = Store::new();
     let mut snapshot = vec![0; SITES];
@@ -188,7 +188,7 @@ proptest! {
         let element = pick.index(full[at].len());
         full[at].remove(element);
         let violations = blackbox::check(&history);
-        // Of a transaction that added several elements, another one may still be there.
+        // If a transaction added several elements, another one of them may still be present.
         let caught = |violation: &Violation| {
             matches!(violation, Violation::StaleRead { .. } | Violation::FracturedRead { .. })
         };

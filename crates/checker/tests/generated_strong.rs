@@ -14,7 +14,7 @@ const SITES: usize = 3;
 /// An event in a store.
 #[derive(Clone, Debug)]
 enum StoreEvent {
-    /// A site receives all that another one has.
+    /// A site receives everything that another one has.
     Pulls(usize, usize),
     /// A session runs a transaction: operations on numbered keys of [`KEYS`], with `true` for an
     /// update.
@@ -60,7 +60,8 @@ fn happenings(widest: u64) -> impl Strategy<Value = Vec<StoreEvent>> {
     prop::collection::vec(prop_oneof![pulls, runs.clone(), runs], 1..60)
 }
 
-/// A store that replicates without merging: a transaction sees what its witness observes.
+/// A store that replicates without merging: a transaction sees the transactions that its witness
+/// observes.
 struct Replicated {
     history: History,
     /// Transactions of each site, with the strong entry last.
@@ -134,7 +135,7 @@ impl Replicated {
         self.history.transactions.push(transaction);
     }
 
-    /// Executes on what the transaction observes and on its own writes.
+    /// Executes an operation on everything that the transaction observes and on its own writes.
     fn operation(&self, transaction: &Transaction, key: usize, update: bool) -> Operation {
         let counts = KEYS[key].1;
         let key_name = name(key);
@@ -158,7 +159,7 @@ impl Replicated {
         Operation { key: key_name, op, answer, level: level(key) }
     }
 
-    /// Whether the transaction misses one that conflicts with it.
+    /// Returns whether the transaction misses one that conflicts with it.
     fn conflicts(&self, transaction: &Transaction) -> bool {
         let witness = transaction.witness.as_ref().unwrap();
         self.history.transactions.iter().any(|other| {
@@ -178,8 +179,8 @@ fn without_places(mut history: History) -> History {
     history
 }
 
-/// Whether a transaction reads the linearizable counter and does not observe all that counted
-/// before.
+/// Returns whether a transaction reads the linearizable counter and does not observe all that
+/// counted before.
 fn misses_a_count(history: &History, t: usize) -> bool {
     let transaction = &history.transactions[t];
     let observes = |other: &Transaction| {
@@ -211,8 +212,8 @@ proptest! {
         }
     }
 
-    /// Transactions run one after the other in real time, so that one that misses a change at a
-    /// counter returns a wrong answer.
+    /// Transactions run one after the other in real time, so one that misses a change of a counter
+    /// returns a wrong answer.
     #[test]
     fn a_store_that_does_not_certify_is_caught_by_its_answers(happenings in happenings(0)) {
         let Replicated { history, wrong, .. } = Replicated::run(false, &happenings);

@@ -44,7 +44,7 @@ fn a_value_that_was_seen_remains() {
     let updates = [update(1, 1, 9)];
     assert!(!is_valid(10, &updates, &[read((11, 11), 2, 3), read((10, 10), 4, 5)]));
     assert!(is_valid(10, &updates, &[read((10, 10), 2, 3), read((11, 11), 4, 5)]));
-    // The same with overlapping reads.
+    // This is the same with overlapping reads.
     assert!(is_valid(10, &updates, &[read((11, 11), 2, 4), read((10, 10), 4, 5)]));
 }
 
@@ -147,7 +147,7 @@ fn extend(history: &History, order: &mut Vec<usize>, count: usize) -> bool {
     let amounts = order.iter().filter_map(|place| history.updates.get(*place));
     let value: i128 = history.start + amounts.map(|update| update.amount).sum::<i128>();
     for next in &left {
-        // Nothing that has ended before it begins may follow it.
+        // No operation that has ended before it begins may follow it.
         if left.iter().any(|other| times(history, *other).1 < times(history, *next).0) {
             continue;
         }

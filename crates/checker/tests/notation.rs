@@ -92,7 +92,7 @@ fn an_unknown_answer_may_have_been_a_refusal() {
 
 #[test]
 fn many_unknown_answers_are_judged_quickly() {
-    // Each call reads what all before it did; a naive search takes 2^200 steps.
+    // Each call reads the effects of all calls before it; a naive search takes 2^200 steps.
     let unknown =
         (0..200).map(|i| format!("t {i}@0 unknown [{i} 0] {}@0 | n INCRBY 1 = ?\n", i + 1));
     good(&(unknown.collect::<String>() + "t 200@0 committed [200 0] | n GET = (200)"));

@@ -97,7 +97,7 @@ fn recorded(calls: &[(Called, Option<Answer>)]) -> History {
     History { sites: 1, transactions, ..History::default() }
 }
 
-/// Whether some order of the remaining calls explains their answers.
+/// Returns whether some order of the remaining calls explains their answers.
 fn has_order(store: &Store, left: &[&(Called, Option<Answer>)]) -> bool {
     let is_known = |call: &&&(Called, Option<Answer>)| call.0.outcome == Outcome::Known;
     if left.iter().filter(is_known).count() == 0 {

@@ -416,7 +416,7 @@ mod linearizable {
 
     #[test]
     fn writers_in_a_known_order_are_followed_by_readers() {
-        // By strong timestamps alone: the second replaced the first, which the third read.
+        // Only strong timestamps show this: the second replaced the first, which the third read.
         let lines = "t 0@0 committed [0 0]    1@strong | !!a SET x = ok
                      t 1@1 committed [0 0 !1] 2@strong | !!a SET y = ok | !!b SET z = ok
                      t 2@1 committed [0 0 !1] 9@strong | !!a GET = (x) | !!b GET = (z)";

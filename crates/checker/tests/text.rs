@@ -1,4 +1,4 @@
-//! The text format: every form once, and what the parser rejects.
+//! The text format: every form once, and the texts that the parser rejects.
 
 use solera_checker::History;
 use solera_checker::text::{BadWord, ParseError, Reason};

@@ -13,7 +13,7 @@ pub struct History {
 pub struct Transaction {
     /// Session that ran it.
     pub session: usize,
-    /// Position in its session; no other transaction of the session has it.
+    /// Position, unique within its session.
     pub order: usize,
     /// Site at which the session ran it. Only texts of violations use it.
     pub site: usize,
@@ -30,13 +30,13 @@ pub enum Outcome {
     Committed,
     /// It never takes effect.
     Aborted,
-    /// The client received no answer. The transaction may have committed, or may do so later, also
+    /// The client received no answer. The transaction may have committed, or may do so later, even
     /// after the session's next transactions.
     Unknown,
 }
 
-/// An operation of a transaction. A read-modify-write operation is a write that shows what it
-/// overwrote.
+/// An operation of a transaction. A read-modify-write operation is a write that shows the
+/// overwritten version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Reads a key.
@@ -61,7 +61,7 @@ pub struct Read {
 pub struct Write {
     /// Key.
     pub key: String,
-    /// Number; no other write of the key has it.
+    /// Number, unique among the writes of the key.
     pub id: u64,
     /// Whether it removes the key. Reads may then show [`Version::Absent`] or its number.
     pub removes: bool,

@@ -14,7 +14,7 @@ pub(super) struct Index<'a> {
     pub(super) keys: Vec<Key<'a>>,
     /// Number of chains.
     pub(super) chains: usize,
-    /// Violations by single reads.
+    /// Violations of single reads.
     pub(super) violations: Vec<Violation>,
 }
 
@@ -154,8 +154,8 @@ impl<'a> Catalog<'a> {
         Catalog { transactions, origins }
     }
 
-    /// Returns which transactions take part: the committed ones, and those of unknown outcome that
-    /// one which takes part observed.
+    /// Returns for each transaction whether it takes part: it has committed, or its outcome is
+    /// unknown and a transaction that takes part has observed it.
     fn effective(&self) -> Vec<bool> {
         let outcome = |t: usize| self.transactions[t].outcome;
         let mut effective: Vec<bool> =

@@ -253,7 +253,7 @@ struct Unordered<'a> {
     order: &'a Order,
     /// Chain, place and node of each writer, sorted.
     writers: Vec<(usize, u32, usize)>,
-    /// Writers that did not show what they overwrote.
+    /// Writers that did not show the version that they overwrote.
     blind: Vec<usize>,
 }
 
@@ -299,8 +299,8 @@ impl<'a> Unordered<'a> {
                 }
             }
         }
-        // No version is between two of which one overwrote the other. For transactions that
-        // overwrote a version, this follows from the above.
+        // If one of two versions overwrote the other, no version is between them. For transactions
+        // that overwrote a version, this follows from the above.
         for later in self.blind.iter().filter(|later| changed[**later]) {
             for chain in chains() {
                 if let Some((_, _, source)) = latest_before(index, clocks, chain, *later)

@@ -71,7 +71,7 @@ impl Order {
     /// transactions that stamps and answers show to be later follow one of these.
     fn later(&self, key: &Key<'_>, source: Option<usize>) -> Vec<usize> {
         let source = match source {
-            // A read of no value may have read a removal.
+            // A read of no value may have observed a removal.
             None if key.may_be_removed() => return Vec::new(),
             source => source,
         };

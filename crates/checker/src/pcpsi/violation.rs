@@ -52,7 +52,7 @@ pub enum Violation {
         /// Number of the write.
         id: u64,
     },
-    /// A transaction reads a write that it makes only later.
+    /// A transaction reads a write that it performs only later.
     FromTheFuture {
         /// Transaction that reads.
         reader: TransactionName,
@@ -105,7 +105,7 @@ pub enum Violation {
     },
     /// A cycle of dependencies without a missed write.
     CircularInformationFlow {
-        /// Edges; each begins where the one before it ends.
+        /// Edges; each begins where the previous one ends.
         cycle: Vec<Edge>,
     },
     /// A cycle of dependencies with exactly one missed write.
@@ -151,7 +151,7 @@ pub struct Edge {
 pub enum Dependency {
     /// The session committed the first before the second (sd).
     Session,
-    /// The second reads or overwrites what the first wrote (wr).
+    /// The second reads or overwrites the version that the first wrote (wr).
     Read {
         /// Key.
         key: String,

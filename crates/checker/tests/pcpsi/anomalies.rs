@@ -1,4 +1,4 @@
-//! Each violation is found, and its text names what is wrong.
+//! Each violation is found, and its text describes it.
 
 use solera_checker::pcpsi::{Violation, check};
 
@@ -95,7 +95,7 @@ fn cycles_through_sessions() {
          2: w x 1",
         "circular information flow",
     );
-    // A session reads what it writes only later.
+    // A session reads a version that it writes only later.
     assert_kind("1: r x 1\n1: w x 1", "circular information flow");
 }
 
@@ -167,7 +167,7 @@ fn reads_are_monotonic_at_every_site() {
     assert_kind("1: w x 1\n1: w x 2\n2@0: r x 2\n2@1: r x 1", "missed effects");
     assert_kind("1: w x 1 #1\n3: w x 2 #2\n2@0: r x 2\n2@1: r x 1", "missed effects");
     assert_kind("1: w x 1\n3: w x 2 over 1\n2@0: r x 2\n2@1: r x 1", "missed effects");
-    // Also within a transaction.
+    // The same holds within a transaction.
     assert_kind("1: w x 1 #1\n3: w x 2 #2\n2: r x 1, r x 2", "missed effects");
 }
 
@@ -202,7 +202,7 @@ fn lost_updates() {
     assert_kind("1: r x -, w x 1\n2 unknown: r x -, w x 2\n3: r x 2", "lost update");
     // A write without a read is between the read and the write of another transaction.
     assert_kind("1: w x 1 #1\n2: r x 1, w x 3 #3\n3: w x 2 #2", "missed effects");
-    // After a removal.
+    // Both transactions overwrite a removal.
     assert_kind("1: del x 1 #1\n2: r x -, w x 2 #2\n3: r x -, w x 3 #3", "missed effects");
 }
 

@@ -46,13 +46,14 @@ enum Broken {
     Dependencies,
 }
 
-/// What a generated history contains.
+/// Contents of a generated history.
 #[derive(Clone, Copy)]
 struct Contents {
     sessions: usize,
     transactions: usize,
     keys: usize,
-    /// How many of eight writes have stamps, and how many show what they overwrote.
+    /// Number of writes out of eight that have stamps, and number that show the overwritten
+    /// version.
     stamps: usize,
     overwrites: usize,
     /// Whether some writes are removals.
@@ -249,7 +250,8 @@ fn histories_of_a_correct_store_are_clean() {
     }
 }
 
-/// Returns in how many of 100 histories of a store that breaks a rule a violation is found.
+/// Returns the number of histories with a violation, out of 100 histories of a store that breaks a
+/// rule.
 fn found(broken: Broken, stamps: usize, overwrites: usize) -> usize {
     let contents = Contents {
         sessions: 6,

@@ -50,7 +50,7 @@ fn sessions_see_stale_data() {
 #[test]
 fn whole_transactions() {
     assert_clean("1: w x 1, w y 2\n2: r x -, r y -\n2: r x 1, r y 2");
-    // One half was overwritten.
+    // One of the two writes was overwritten.
     assert_clean("1: w x 1 #1, w y 2 #1\n3: w y 3 #2\n2: r x 1, r y 3");
     assert_clean("1: w x 1, w y 2\n3: w y 3\n2: r x 1, r y 3");
 }

@@ -1,5 +1,5 @@
-//! Comparison with a checker that tries all orders of versions, and computes which transactions
-//! lead to which by all paths.
+//! Comparison with a checker that tries all orders of versions, and determines by all paths whether
+//! one transaction leads to another.
 
 use solera_checker::pcpsi::{
     History, Operation, Outcome, Read, Transaction, Version, Violation, Write, check,
@@ -187,14 +187,14 @@ fn permutations(versions: &[Made]) -> Vec<Vec<Made>> {
     all
 }
 
-/// What random histories contain.
+/// Contents of random histories.
 #[derive(Clone, Copy)]
 struct Contents {
-    /// How many of eight writes have stamps.
+    /// Number of writes out of eight that have stamps.
     stamps: usize,
     /// Whether some writes are removals.
     removals: bool,
-    /// Number of transactions at most.
+    /// Maximum number of transactions.
     most: usize,
 }
 
@@ -275,8 +275,8 @@ fn verdicts_on_stamped_versions_agree() {
     assert!(legal > 400 && circular > 200 && missed > 400, "{legal} {circular} {missed}");
 }
 
-/// Requires that each history with a violation is illegal in every order. Returns how many
-/// histories were legal, illegal and found, and illegal and not found.
+/// Requires that each history with a violation is illegal in every order. Returns the numbers of
+/// histories that were legal, illegal and found, and illegal and not found.
 fn compare(seeds: std::ops::Range<u64>, contents: Contents) -> (usize, usize, usize) {
     let (mut legal, mut found, mut not_found) = (0, 0, 0);
     for seed in seeds {

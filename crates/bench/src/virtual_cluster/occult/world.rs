@@ -57,7 +57,7 @@ pub(crate) struct Setting {
     /// Bandwidth of the network cards of the servers' computers, in bits per second; `None` if
     /// bytes and the work of cores take no time.
     pub(crate) card: Option<u64>,
-    /// How far the clocks of the second site are ahead, in microseconds.
+    /// Time by which the clocks of the second site are ahead, in microseconds.
     pub(crate) ahead_us: i64,
     /// Number of attempts to lock a key.
     pub(crate) lock_tries: u32,
