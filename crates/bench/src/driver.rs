@@ -61,8 +61,8 @@ pub(crate) trait Session {
     /// Connects again after the connection has broken.
     async fn reconnect(&mut self) -> Result<(), Error>;
 
-    /// Returns a token with which other connections see what this one has written, if the server
-    /// has tokens.
+    /// Returns a token with which other connections see this connection's writes, if the server has
+    /// tokens.
     async fn token(&mut self) -> Option<Token>;
 }
 

@@ -36,7 +36,7 @@ pub fn check(history: &History) -> Vec<Violation> {
 
 /// The causal order that session order and reads-from generate.
 struct Past {
-    /// For each transaction, all that precede it, as a bit set.
+    /// For each transaction, the transactions that precede it, as a bit set.
     before: Vec<Vec<u64>>,
 }
 

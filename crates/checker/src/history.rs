@@ -144,7 +144,7 @@ pub enum Status {
     Unknown,
 }
 
-/// The clock that a transaction's commit time comes from. Of two assignments with equal times, the
+/// The clock that a transaction's commit time comes from. If two assignments have equal times, the
 /// strong one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
@@ -285,9 +285,9 @@ impl Transaction {
         self.operations.iter().any(|operation| operation.key == key && operation.has_changed())
     }
 
-    /// Returns whether its answers prove that it changed something outside eventual keys, so that
-    /// it must have a position in the causal order. Adding an element that is already present
-    /// proves nothing.
+    /// Returns whether its answers prove that it changed something outside eventual keys, so it
+    /// must have a position in the causal order. Adding an element that is already present proves
+    /// nothing.
     pub fn has_changed_something(&self) -> bool {
         self.operations.iter().filter(|o| o.level != Level::Eventual).any(|operation| {
             match (&operation.op, &operation.answer) {

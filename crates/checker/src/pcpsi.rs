@@ -64,10 +64,10 @@
 //! a legal order are not detected: detecting all of them would need a search of exponentially many
 //! orders.
 //!
-//! "No value" may be the initial version or any removal, so that it has no wr edge. If the order of
-//! the key is known, and no unobserved transaction may have removed the key, the rw edge of the
-//! read leads to the version after the last removal that does not depend on the read. For other
-//! keys that may have been removed, there is no such edge. Recorders that know the removal that an
+//! "No value" may be the initial version or any removal, so it has no wr edge. If the order of the
+//! key is known, and no unobserved transaction may have removed the key, the rw edge of the read
+//! leads to the version after the last removal that does not depend on the read. For other keys
+//! that may have been removed, there is no such edge. Recorders that know the removal that an
 //! answer shows should record its number.
 //!
 //! # Cost

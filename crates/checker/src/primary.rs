@@ -1,18 +1,18 @@
 //! Judges histories of the primary-copy protocol `primary`.
 //!
 //! Each key has a home site, which orders all updates of the key. An update appends its number to
-//! the list at the key, so that a value is the history of its key. The other sites apply updates in
-//! the home's order, and every site answers reads from its own copy.
+//! the list at the key, so a value is the history of its key. The other sites apply updates in the
+//! home's order, and every site answers reads from its own copy.
 //!
 //! Checks eight guarantees: all sites have equal lists at the end; lists hold only written numbers;
 //! surviving sites return prefixes of the final list; a list only grows within one generation of a
 //! site; sessions read their own updates; ATTACH makes a session's past visible; updates are lost
 //! only with sites; and the order follows real time.
 //!
-//! All times are readings of one clock. Of two equal times, neither is before the other: a recorder
-//! whose clock does not advance between two events hides their order from this checker. An answer
-//! counts when the client receives it; the recorder drops answers that arrive from a site after its
-//! loss.
+//! All times are readings of one clock. If two times are equal, neither is before the other: a
+//! recorder whose clock does not advance between two events hides their order from this checker. An
+//! answer counts when the client receives it; the recorder drops answers that arrive from a site
+//! after its loss.
 //!
 //! A key without a final list is checked only by comparing its reads with one another.
 //!
@@ -1023,7 +1023,7 @@ mod tests {
         assert_eq!(history(update(1, 0, 1, 3).accepted(5)).reported(), NONE);
         let right = History::ending(&[1, 3, 2]).update(update(1, 0, 1, 3).accepted(4));
         assert_eq!(right.update(second.clone()).reported(), NONE);
-        // Of several, the one whose answer came first is reported.
+        // If there are several, the update whose answer came first is reported.
         let several = accepted.update(update(1, 0, 3, 1).accepted(3));
         assert!(several.reported()[0].contains("before update 3 of"));
     }

@@ -140,7 +140,7 @@ fn long(seed: u64, count: u64, clients: u64, some: impl Fn(u64, u64) -> Op) -> H
             let op = some(below(4), client * count + number);
             let invoked = now + wait;
             let answered = invoked + point + after;
-            // Execution times differ, so that there is one order.
+            // Execution times differ, so there is one order.
             let point = (invoked + point) * clients + client;
             calls.push(Called { op, point, invoked, answered, outcome });
             now = answered;

@@ -174,7 +174,7 @@ impl User {
         }
     }
 
-    /// Returns the user of a server without configured users, who needs no password and has all
+    /// Returns the only user of a server without configured users. It needs no password and has all
     /// rights.
     fn anybody() -> User {
         let mut user = User { nopass: true, ..User::new(DEFAULT_USER) };
@@ -365,7 +365,7 @@ pub struct Users {
 }
 
 impl Default for Users {
-    /// Returns the default user alone, who needs no password.
+    /// Returns the default user alone, without a password.
     fn default() -> Self {
         let anybody = Arc::new(User::anybody());
         Users { users: BTreeMap::from([(DEFAULT_USER.to_owned(), anybody)]), guarded: false }

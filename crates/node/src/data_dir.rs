@@ -67,7 +67,7 @@ pub(crate) struct DataDir {
     founders: usize,
     /// New contents of the file, if sites were listed since it was written.
     grown: Option<About>,
-    /// Whether the directory is new, so that workers may lack a journal.
+    /// Whether the directory is new, so workers may lack a journal.
     begins: bool,
     generation: u32,
     id: u64,

@@ -217,7 +217,7 @@ mod tests {
         let used = [(20, 0), (824, 683), (824, 341), (824, 0), (700, 0), (824, 41)]
             .map(|(taken, data)| peak.used(taken, held(data, data)));
         assert_eq!(used, [20, 824, 421, 20, 20, 68]);
-        // Growth beyond what rounding explains is not data.
+        // Growth that rounding does not explain is not data.
         assert_eq!(peak.used(1_000, held(80, 80)), 276);
         assert_eq!(peak.used(1_000, held(0, 80)), 176);
     }

@@ -173,7 +173,7 @@ impl Membership {
         (self.refused.swap(refused, Relaxed) != refused).then_some(!refused)
     }
 
-    /// Returns whether no other site accepts this node, so that it rejects writes.
+    /// Returns whether no other site accepts this node, so it rejects writes.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.load(Relaxed)
     }

@@ -58,7 +58,7 @@ impl Caller {
         Ok(C::answer(answer).expect("an answer has the kind of its command"))
     }
 
-    /// Returns whether the session has ended, so that commands have no effect.
+    /// Returns whether the session has ended, so commands have no effect.
     pub fn has_ended(&self) -> bool {
         self.batches.is_closed()
     }
@@ -150,7 +150,7 @@ impl Local {
         self.delegation.user().map(|user| user.name.as_str())
     }
 
-    /// Returns whether users are configured, so that rights are checked.
+    /// Returns whether users are configured, so rights are checked.
     pub fn is_guarded(&self) -> bool {
         self.users().is_none_or(|users| users.are_configured())
     }

@@ -214,7 +214,7 @@ pub struct NodeStatus {
     pub node: u16,
     /// Whether the links to all other nodes of the site are up, and the node is not stopping.
     pub ready: bool,
-    /// The refusing node and its reason, if no other site accepts this node, so that it rejects
+    /// The refusing node and its reason, if no other site accepts this node; it then rejects
     /// writes.
     pub refused: Option<String>,
     /// Reason why the node rejects writes: its disk is nearly full, one of its journals has failed,

@@ -126,7 +126,7 @@ async fn sessions_are_used_by_values_with_the_rights_of_the_caller() {
     for (request, expected) in [
         ("SET a:1 given\r\n", "+OK"),
         ("SOLERA.CALL m.t\r\n", "+OK"),
-        // The client has seen what the call has written.
+        // The client has seen the call's writes.
         ("EXISTS a:2\r\n", ":1"),
         // The call's commands are not counted among those of clients.
         ("RESET\r\n", "+RESET"),

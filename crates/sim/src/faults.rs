@@ -28,7 +28,7 @@ pub(crate) enum Fault {
     Pause(usize),
     /// A paused site continues.
     Resume(usize),
-    /// A site crashes: it loses its memory and what was not synced to its disks.
+    /// A site crashes: it loses its memory and all data that was not synced to its disks.
     Crash(usize),
     /// A crashed site starts again from its disks.
     Restart(usize),

@@ -203,7 +203,7 @@ fn nothing_is_torn_lost_or_done_twice_over_replicas() {
 /// Regression test. A leader was cut off after its vote, and reconnected when the other members had
 /// delivered the transaction and removed it. The leader removed the transaction, too, before it
 /// learned of the next leader. It then reported a history without the transaction as complete, so
-/// that the update was lost.
+/// the update was lost.
 #[test]
 fn a_deposed_leader_loses_no_update() {
     let report = live(58, None);

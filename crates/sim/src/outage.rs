@@ -110,8 +110,8 @@ impl Outage {
     /// Returns whether the cluster is known not to tolerate this outage in all cases. A site with
     /// only some workers down is not suspected. If it leads, groups led by its other workers take
     /// no strong transactions of other sites, because these workers wait for the whole site. Also,
-    /// updates that it replicated to only one other site are not forwarded, so that a strong
-    /// transaction that has seen them is not decided, and delays those after it.
+    /// updates that it replicated to only one other site are not forwarded, so a strong transaction
+    /// that has seen them is not decided, and delays those after it.
     pub(crate) fn is_known_to_fail(&self) -> bool {
         matches!(self, Outage::Workers { .. })
     }

@@ -1,7 +1,7 @@
 //! Sessions that use `primary`, in addition to those of UniStore, and the history for its checker.
 //!
-//! Updates append a number of their own to the list at a key, so that each value is the history of
-//! its key.
+//! Updates append a number of their own to the list at a key, so each value is the history of its
+//! key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub(crate) struct PrimarySessions {
     random: Random,
     requests: u64,
     numbers: usize,
-    /// Grows with each event, so that no two events have the same time.
+    /// Time that grows with each event, so that no two events have the same time.
     clock: u64,
     pace: u64,
     history: History,

@@ -334,7 +334,7 @@ impl Promises {
                 session.pasts.join(&token.pasts);
                 session.covered = token.covered;
                 // The site waits for the token's causal past. Writes at this site were there
-                // already, so that ATTACH promises nothing about them.
+                // already, so ATTACH promises nothing about them.
                 let site = session.site;
                 self.promise(world, index, "ATTACH", |write| match write.level {
                     Level::Eventual => false,

@@ -1,7 +1,8 @@
 //! A worker's journal: that of servers, on a simulated disk, in virtual time.
 //!
 //! There is no journal thread as in a server: a sync begins with [`Log::submit`] and ends when the
-//! world calls [`VirtualLog::end_sync`]. The driver decides what waits for it, as in servers.
+//! world calls [`VirtualLog::end_sync`]. The driver decides which outputs wait for it, as in
+//! servers.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;

@@ -12,7 +12,7 @@ pub enum Weakness {
     DeliversAllFrames,
     /// The first frame of a connection that was reestablished is lost.
     LosesFrames,
-    /// Workers accept one another without checking whether the other lacks what it had sent.
+    /// Workers accept one another without checking whether the other lacks data that it had sent.
     LetsCopiesIn,
     /// A damaged journal is truncated at its first damage, and the worker starts.
     StartsFromDamage,

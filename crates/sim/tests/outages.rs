@@ -49,7 +49,7 @@ fn with_a_link_to_the_leading_site_down_all_sites_commit_on_every_group() {
 }
 
 /// A known failure: the remaining workers at the leading site keep its groups and wait for the
-/// whole site, so that other sites cannot commit there. When this test fails, the failure has been
+/// whole site, so other sites cannot commit there. When this test fails, the failure has been
 /// repaired: remove the exception in `Outage::is_known_to_fail`.
 #[test]
 fn with_workers_of_the_leading_site_down_the_others_wait_for_them() {

@@ -345,7 +345,7 @@ fn a_reservation_lasts_while_the_attempt_waits_for_its_snapshot() {
 }
 
 /// The site that took the command to add another lost power while it executed it. The simulated
-/// operator then asked a site for the gap that did not know of the removal.
+/// operator then requested the gap from a site that did not know of the removal.
 #[test]
 fn an_operator_adds_a_site_though_the_asked_one_is_struck() {
     clean_members(7_000_951);

@@ -67,7 +67,7 @@ fn without_among_members(first: u64, rule: Rule) {
     trap(near(first, Scenario::members), |scenario| scenario.without(Some(rule)), |_| true);
 }
 
-/// UniStore §5.5, Figure 1: a transaction reaches one surviving site and never the other, so that
+/// UniStore §5.5, Figure 1: a transaction reaches one surviving site and never the other, so
 /// everything that depends on it stays invisible there.
 #[test]
 fn forwarding() {
@@ -159,7 +159,7 @@ fn frames_that_were_under_way_are_sent_again() {
     over_links(Weakness::LosesFrames, "is not the next of its protocol and lane");
 }
 
-/// Workers reject a copy of a disk that lacks what its worker had sent to them.
+/// Workers reject a copy of a disk that lacks data that its worker had sent to them.
 #[test]
 fn older_copies_of_disks_are_refused() {
     over_links(Weakness::LetsCopiesIn, "admits a copy");
@@ -287,7 +287,7 @@ fn nothing_precedes_an_early_delivery() {
     without_certification(Certification::NothingBetween, lacks_strong);
 }
 
-/// A leader that lacks what others have stored reports the rest as complete.
+/// A leader that lacks updates that others have stored reports the rest as complete.
 #[test]
 fn a_new_leader_catches_up() {
     without_near(97, Rule::Certification(Certification::CatchUp), lacks_strong);
@@ -578,7 +578,8 @@ fn a_site_that_gives_rights_loses_them() {
     without_of_bounds(solera_reservations::Rule::SubtractGiven, Scenario::from_seed);
 }
 
-/// A count misses what moves from a site that it counts later to one that it has counted (B6).
+/// A count misses rights that move from a site that it counts later to one that it has counted
+/// (B6).
 #[test]
 fn sites_are_counted_twice() {
     without_of_bounds(solera_reservations::Rule::CountTwice, near(15, Scenario::from_seed));

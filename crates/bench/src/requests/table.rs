@@ -60,8 +60,8 @@ impl Table {
         self.compare(earlier, |now, then, stray| now > then * (1.0 + TOLERANCE) + stray)
     }
 
-    /// Compares with an earlier table: one line for each count that is better, so that the earlier
-    /// table is out of date.
+    /// Compares with an earlier table: one line for each count that is better, which shows that the
+    /// earlier table is out of date.
     pub fn better_than(&self, earlier: &Table) -> Vec<String> {
         self.compare(earlier, |now, then, stray| now < then * (1.0 - TOLERANCE) - stray)
     }

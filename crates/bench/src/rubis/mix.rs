@@ -53,8 +53,8 @@ transactions! {
     CloseAuction "closeAuction" Strong 28
 }
 
-/// Frequency of each strong type in contended runs. All strong types are equally frequent, so that
-/// types that can conflict often do. The sum of their frequencies is that of other runs.
+/// Frequency of each strong type in contended runs. All strong types are equally frequent, so types
+/// that can conflict often do. The sum of their frequencies is that of other runs.
 const CONTENDED: u32 = 250;
 
 pub(crate) fn kinds() -> Vec<Kind> {

@@ -97,7 +97,7 @@ fn count(table: Table) -> Result<Vec<Counted>, BenchError> {
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", file.display()));
-    // Callgrind demangles the names of functions, so that they need no decoding here.
+    // Callgrind demangles the names of functions, so they need no decoding here.
     command.arg("--demangle=yes").arg(program);
     command.args(["papers", "calibrate", "--steps", table.name()]).stdin(Stdio::null());
     let output = command.output().map_err(|error| failed(&format!("valgrind: {error}")))?;

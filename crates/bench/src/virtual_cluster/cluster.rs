@@ -753,7 +753,7 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    /// Records that a probe has committed, so that every other site must make it visible.
+    /// Records that a probe has committed. Every other site must then make it visible.
     fn note_probe(&mut self, request: RequestId, response: &Response, done: u64) {
         if request == NOBODY {
             return;
@@ -887,8 +887,8 @@ mod tests {
         assert!(shared[0].abs_diff(bandwidth) < bandwidth / 50, "{shared:?}");
         // A transaction reads three values of 1000 bytes.
         assert!(few.abs_diff(bandwidth / 3000) < 200, "{few}");
-        // Half of the values also pass between two computers. One of these owns more keys, so that
-        // the other one sometimes waits.
+        // Half of the values also pass between two computers. One of these owns more keys, so the
+        // other one sometimes waits.
         let most = *alone.iter().max().unwrap();
         assert!(most.abs_diff(bandwidth) < bandwidth / 50, "{alone:?}");
         assert!((few * 6 / 5..few * 4 / 3).contains(&many), "{many}, {few}");

@@ -98,7 +98,7 @@ impl Counting {
         self.at == Some(self.steps.len())
     }
 
-    /// Returns whether there are more classes than functions, so that some could not be
+    /// Returns whether there are more classes than functions, that is, whether some could not be
     /// distinguished.
     pub(crate) fn is_full(&self) -> bool {
         self.numbers.len() > FUNCTIONS

@@ -28,7 +28,7 @@ pub enum Target {
     Redis(solera_redis::Target, Reads),
 }
 
-/// How a transaction of several operations is sent.
+/// Way in which a transaction of several operations is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
     /// SOLERA.BEGIN, each operation after the reply to the previous one, and SOLERA.COMMIT: the

@@ -45,8 +45,8 @@ pub(super) fn of(command: CommandId, op: &Op) -> Operation {
     }
 }
 
-/// Returns whether the result of an operation depends on the whole key, so that it needs an order
-/// even where nothing is declared.
+/// Returns whether the result of an operation depends on the whole key, so it needs an order even
+/// where nothing is declared.
 pub(super) const fn looks(operation: Operation) -> bool {
     matches!(operation, Look | SetNew)
 }

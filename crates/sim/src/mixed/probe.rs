@@ -1,5 +1,5 @@
-//! Transactions that always fail and report what they have read in a strong store, and a check of
-//! these reports.
+//! Transactions that always fail and report their reads in a strong store, and a check of these
+//! reports.
 //!
 //! Nothing is ever removed from the sets. A report with certainty must hold at one point in the
 //! order of commits, after all transactions that had committed before the call began. It must

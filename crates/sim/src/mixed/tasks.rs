@@ -344,7 +344,7 @@ impl Host {
                 known.recovered += found.completed.len() as u32;
                 collector.take(&mut found, clock.now_ms());
             }
-            // The next round repeats what fails.
+            // The next round repeats failed steps.
             let _ = collector.collect(&mut connections, clock.now_ms()).await;
         }
     }

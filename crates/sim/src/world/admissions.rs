@@ -103,7 +103,7 @@ impl Admissions {
         }
     }
 
-    /// Records what a worker's replica knows about the sites.
+    /// Records the statuses of the sites as a worker's replica knows them.
     pub(super) fn note(&mut self, worker: Address, members: &Members) {
         if let Some(admitter) = self.admissions.get_mut(&worker) {
             admitter.admission.note(members);

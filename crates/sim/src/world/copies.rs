@@ -1,5 +1,5 @@
 //! Older copies of disks: checks that a worker that has just started rejects every copy that lacks
-//! what its original had sent.
+//! data that its original had sent.
 //!
 //! A copy of a disk from the start of a process has everything that the process had recovered then.
 //! Each start of a worker therefore adds such a copy. Each later start of another worker checks all

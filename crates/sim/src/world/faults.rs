@@ -95,7 +95,7 @@ impl World {
             Fault::Checkpoint(site, worker) => {
                 let address = Address { site: SiteId(site as u8), worker: worker as u8 };
                 let keys = self.random.within(1, 8) as usize;
-                // Parts of Occult take their time, so that writes overtake them.
+                // Parts of Occult are written slowly, so that writes overtake them.
                 if !self.overtaken.is_half_way(address) || self.random.chance(25) {
                     self.checkpoint(address, keys);
                 }

@@ -17,7 +17,7 @@ type Way = (Process, Process);
 /// A lane, and the number of a protocol.
 type Class = (Lane, u8);
 
-/// Judges deliveries by what was queued; it does not use the links' state.
+/// Judges deliveries by the queued bodies; it does not use the links' state.
 #[derive(Default)]
 pub(super) struct FrameLedger {
     /// Bodies that are queued or under way between workers of a site.

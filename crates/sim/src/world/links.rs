@@ -1,8 +1,8 @@
 //! Links between workers, each of which is a process of its own, over connections in virtual time.
 //!
-//! [`solera_links::Link`] decides what is queued, sent again and delivered, as in servers. This
-//! module is its host: it makes connections, breaks them for one end before the other, and carries
-//! frames in the time that their bytes take.
+//! [`solera_links::Link`] decides which frames are queued, sent again and delivered, as in servers.
+//! This module is its host: it makes connections, breaks them for one end before the other, and
+//! carries frames in the time that their bytes take.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

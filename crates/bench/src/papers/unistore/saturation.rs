@@ -14,7 +14,7 @@ pub(super) struct Curve(pub(super) Vec<Point>);
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) measured: Measured,
-    /// Whether the load is sustainable. Otherwise transactions pile up, so that the protocol cannot
+    /// Whether the load is sustainable. Otherwise transactions pile up, and the protocol cannot
     /// sustain the measured throughput.
     pub(super) settled: bool,
 }
