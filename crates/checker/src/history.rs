@@ -91,8 +91,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Returns whether the operation takes part in conflicts, so that its transaction must be
-    /// strong.
+    /// Returns whether the operation takes part in conflicts, so its transaction must be strong.
     pub fn is_strong(&self) -> bool {
         matches!(self, Level::Strong(_) | Level::Linearizable)
     }

@@ -444,9 +444,10 @@ impl<'a> Judge<'a> {
     }
 
     /// Returns by key the updates that a session had read, and those that had been reported to it
-    /// as applied, before it invoked ATTACH. Losses may have undone some of these. Only the common
-    /// prefix of a read with the final list counts: later updates were lost, and may reappear at
-    /// any time if they are submitted again.
+    /// as applied, before it invoked ATTACH.
+    ///
+    /// Losses may have undone some of these. Only the common prefix of a read with the final list
+    /// counts: later updates were lost, and may reappear at any time if they are submitted again.
     fn past(&self, attached: &Attached) -> BTreeMap<&'a str, BTreeSet<u64>> {
         let mut past: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
         for read in self.reads_of(attached.session) {

@@ -54,8 +54,8 @@ impl Coordinator {
         // A clock may be set back.
         let since_ms = *self.blocked_ms.get_or_insert(self.now_ms);
         let waited = self.now_ms.saturating_sub(since_ms);
-        // This wait is limited by time and uses no attempt, so later failures can still be retried
-        // as often as otherwise.
+        // This wait is limited by time and uses no attempts, so it does not reduce the retries of
+        // later failures.
         self.polls += 1;
         let limits = &self.job.limits;
         let (place, id) = missing.into_iter().next().expect("something is missing");
