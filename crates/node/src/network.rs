@@ -380,8 +380,8 @@ impl Network {
         .await
     }
 
-    /// Reads the interval or the holders of a counter at a worker of this process' sites, wherever it runs; `None` if no reply
-    /// comes.
+    /// Reads the interval or the holders of a counter at a worker of this process' sites, wherever
+    /// it runs; `None` if no reply comes.
     pub(crate) async fn ask_bound(&self, worker: Address, asked: AskBound) -> Option<Bound> {
         let question = Question::Bound { worker: worker.worker, asked: Box::new(asked.clone()) };
         let order = |reply| Control::Bound(asked, reply);

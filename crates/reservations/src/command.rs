@@ -14,7 +14,8 @@ use crate::rights::Gift;
 /// An entry of a site's stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
-    /// An update of the key by this amount. Those that create rights are [`Created`](Self::Created).
+    /// An update of the key by this amount. Those that create rights are
+    /// [`Created`](Self::Created).
     Update(i64),
     /// The site has stopped under this epoch of the key and all earlier ones.
     Ended(Epoch),
@@ -274,8 +275,7 @@ pub enum Question {
         /// The epoch.
         epoch: Epoch,
     },
-    /// Write [`Entry::Given`] into the site's stream. It arrives as [`Command::Stream`]. The host
-    /// answers only if it has certainly not written it.
+    /// Write [`Entry::Given`] into the site's stream. It arrives as [`Command::Stream`].
     Give {
         /// The partition.
         partition: PartitionId,
@@ -293,7 +293,8 @@ pub enum Question {
 pub enum Answer {
     /// The change has this version in the strong history, whether it takes effect or not.
     Decided(Version),
-    /// The change may be in the strong history or not, now or later.
+    /// The change may be in the strong history or not, now or later. To [`Question::Give`]: the
+    /// entry may be in the stream, now or later.
     Unknown,
     /// To [`Question::End`]: the entry is in the stream.
     Ended,

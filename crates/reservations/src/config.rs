@@ -269,6 +269,11 @@ impl Config {
         }
     }
 
+    /// Returns whether some keys have error bounds.
+    pub(crate) fn has_error_bounds(&self) -> bool {
+        self.bounds.iter().any(|(_, bound)| matches!(bound, Some(Bound::Error(_))))
+    }
+
     /// Returns whether decrements of a key need rights.
     pub(crate) fn has_rights(&self, key: &[u8]) -> bool {
         self.bound(key) == Some(Bound::Rights)

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use solera_machine::{PromiseId, RequestId};
+use solera_machine::RequestId;
 use solera_time::{Monotonic, SiteId};
 
 use crate::command::{Cannot, TakeId};
 use crate::numbers::{Epoch, Position, Term, Tokens, Version};
 use crate::rights::Rights;
+use crate::waiter::Waiter;
 
 /// Tokens that a transaction has taken, and that its guard has not promised yet.
 #[derive(Clone, Debug)]
@@ -18,14 +19,6 @@ pub(crate) struct Take {
     pub(crate) term: Option<Term>,
     /// The tokens are taken back at this time.
     pub(crate) until: Monotonic,
-}
-
-/// Who waits for tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiter {
-    Client(RequestId),
-    /// The guard of a transaction, for the claim with this number.
-    Reservation(PromiseId, usize),
 }
 
 /// A request for tokens that waits.

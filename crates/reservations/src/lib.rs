@@ -64,6 +64,7 @@ mod record;
 mod recovery;
 mod rights;
 mod spent;
+mod waiter;
 
 pub use agreed::{Agreed, Change, Changed, Grant, Key, KeyRecord, Reader, Removal};
 pub use command::{
@@ -77,5 +78,5 @@ pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Held, KeyPart, Part, PartitionPart, Pin, Record, Sponsored};
 pub use recovery::Recovery;
-pub use rights::{Counted, Gift, Owner, Tally};
+pub use rights::{Counted, Gift, Owner, Pasts, Tally};
 pub use spent::Spent;

@@ -236,10 +236,10 @@ impl Reservations {
             Subject::Right | Subject::Exclusion => partition.right_answered(&subject, version),
             Subject::Key(key) => partition.key_answered(key, version),
             Subject::End(key) => partition.end_answered(key),
-            // Without this answer, the rights count as promised until the stream has the gift.
             Subject::Gift(key, gift) if *answer == Answer::NotGiven => {
                 partition.gift_refused(key, gift);
             }
+            // The rights count as promised until the stream has the gift.
             Subject::Gift(..) => {}
         }
     }

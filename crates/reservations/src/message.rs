@@ -10,7 +10,7 @@ use crate::command::{Answer, Command, Question, Response};
 use crate::numbers::{Nonce, Position, Term, Version};
 use crate::protocol::PROTOCOL;
 use crate::record::{KeyPart, PartitionPart};
-use crate::rights::{Counted, Owner};
+use crate::rights::{Counted, Owner, Tally};
 
 /// Input of a [`Reservations`](crate::Reservations).
 pub type Input = solera_machine::Input<Message, Command, Infallible, Answer>;
@@ -191,7 +191,8 @@ impl Message {
                     && PartitionId::of(&part.key, topology.partitions) == self.partition
                     && part.record.grants.iter().all(|grant| grant.site.index() < sites)
                     && part.ended.iter().all(|(site, ..)| site.index() < sites)
-                    && part.past.is_none_or(|past| past.is_within(sites))
+                    && part.tally == Tally::default()
+                    && part.pasts.is_empty()
             }),
         }
     }
@@ -206,9 +207,11 @@ impl OfProtocol for Message {
             Body::Report { seen, .. } | Body::Offer { seen, .. } => seen.len() <= topology.sites(),
             Body::Ask { key, .. } | Body::CountRequest { key, .. } => self.has(key, topology),
             Body::Want { key, to, .. } => self.has(key, topology) && to.site == from.site,
-            Body::Counted { key, seen, stages, .. } => {
+            Body::Counted { key, seen, stages, counted, .. } => {
                 let lengths = [seen.len(), stages.len()].map(|it| it <= topology.sites());
-                self.has(key, topology) && lengths == [true; 2]
+                self.has(key, topology)
+                    && lengths == [true; 2]
+                    && counted.tally.is_plausible(topology.sites())
             }
             Body::OfferRequest | Body::StateRequest { .. } => true,
             Body::State { part, .. } => self.fits(part, topology),

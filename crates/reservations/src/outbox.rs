@@ -8,11 +8,11 @@ use solera_time::{Monotonic, SiteId};
 use crate::agreed::Key;
 use crate::command::{Cannot, Question, Response, TakeId};
 use crate::config::Config;
-use crate::counter::Waiter;
 use crate::message::{Body, Event, Message, Output};
 use crate::numbers::Nonce;
 use crate::record::Record;
 use crate::rights::Gift;
+use crate::waiter::Waiter;
 
 /// Subject of an open question. There is at most one question for each but gifts.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use solera_machine::{DecodeError, PartitionId, PromiseId, Protocol};
-use solera_time::{SiteId, Vector};
+use solera_time::SiteId;
 
 use crate::agreed::{Change, Changed, Key, KeyRecord, Reader, Removal};
 use crate::command::Placed;
 use crate::config::BoundKind;
 use crate::numbers::{Epoch, Position, Term, Tokens, Version};
 use crate::protocol::PROTOCOL;
-use crate::rights::Tally;
+use crate::rights::{Pasts, Tally};
 
 /// Tokens that a promise sets aside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,8 +133,8 @@ pub struct KeyPart {
     pub record: KeyRecord,
     /// Rights of the site.
     pub tally: Tally,
-    /// What a snapshot must contain to contain all that has given the site rights.
-    pub past: Option<Vector>,
+    /// What snapshots must contain that depend on them.
+    pub pasts: Pasts,
 }
 
 /// The durable state of a partition without its keys.

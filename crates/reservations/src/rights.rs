@@ -6,14 +6,14 @@
 //! stream. So the rights of a site are a sum over its own stream and over the gifts that it has
 //! received (B1).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use solera_machine::RequestId;
 use solera_time::{Monotonic, SiteId, Vector};
 
-use crate::counter::Waiter;
 use crate::numbers::{Nonce, Tokens};
+use crate::waiter::Waiter;
 
 /// One generation of a site. A later generation does not have the rights of an earlier one (B4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -73,12 +73,72 @@ impl Tally {
         signed(self.created) - signed(self.spent) + received - given
     }
 
+    /// Returns the number of rights that the site has got, and the number that it has spent or
+    /// given.
+    pub(crate) fn got_and_used(&self) -> (u128, u128) {
+        let got = self.received.values().fold(self.created, |sum, it| sum.saturating_add(*it));
+        let used = self.given.values().fold(self.spent, |sum, it| sum.saturating_add(*it));
+        (got, used)
+    }
+
+    /// Returns whether sums that another site has sent can be added up, and name sites that exist.
+    pub(crate) fn is_plausible(&self, sites: usize) -> bool {
+        let owners = self.given.iter().chain(&self.received);
+        let are_sites = owners.clone().all(|(owner, _)| owner.site.index() < sites);
+        let sums = owners.map(|(_, sum)| *sum).chain([self.created, self.spent]);
+        let total = sums.fold(0, u128::saturating_add);
+        are_sites && total < u128::MAX / 1024
+    }
+
     /// Returns the sums of gifts from owners, and to owners, that a condition selects.
     fn moved(&self, of: impl Fn(&Owner) -> bool) -> (i128, i128) {
         let sum = |all: &BTreeMap<Owner, u128>| {
             all.iter().filter(|(owner, _)| of(owner)).map(|(_, sum)| signed(*sum)).sum()
         };
         (sum(&self.received), sum(&self.given))
+    }
+}
+
+/// What snapshots must contain that depend on rights of a site: after all rights that the site had
+/// got by then, a snapshot with all that had given them. Older rights are used first, so that a
+/// transaction need not wait for a snapshot with rights that it does not use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pasts(VecDeque<(u128, Vector)>);
+
+/// Most entries of [`Pasts`]. Beyond them, later entries replace each other.
+const MOST_PASTS: usize = 6;
+
+impl Pasts {
+    /// Notes what has given rights. The site has got `total` rights so far, and has used some.
+    pub(crate) fn note(&mut self, past: &Vector, total: u128, used: u128) {
+        let mut joined = *past;
+        if let Some((_, last)) = self.0.back() {
+            joined.join(last);
+        }
+        if self.0.len() >= MOST_PASTS {
+            self.0.pop_back();
+        }
+        self.0.push_back((total, joined));
+        while self.0.len() > 1 && self.0.front().is_some_and(|(total, _)| *total <= used) {
+            self.0.pop_front();
+        }
+    }
+
+    /// Returns what a snapshot must contain if the site uses so many of all rights that it has got.
+    pub(crate) fn of(&self, used: u128) -> Option<&Vector> {
+        let enough = self.0.iter().find(|(total, _)| *total >= used);
+        enough.or(self.0.back()).map(|(_, past)| past)
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<Vec<(u128, Vector)>> for Pasts {
+    fn from(pasts: Vec<(u128, Vector)>) -> Pasts {
+        Pasts(pasts.into())
     }
 }
 
@@ -91,17 +151,17 @@ fn signed(sum: u128) -> i128 {
 pub struct Counted {
     /// The sums over its stream.
     pub tally: Tally,
-    /// Most that updates may add to the sums that have committed, or may commit, and that are not in
-    /// the stream yet.
+    /// Most that updates may add to the sums that have committed, or may commit, and that are not
+    /// in the stream yet.
     pub open: Tokens,
 }
 
 /// A count of the rights of all sites (B6).
 ///
-/// Each site is asked twice. The second round begins when all sites have answered the first one. The
-/// number of rights at this moment is between two bounds: created rights only get more, and spent
-/// ones, too. Gifts do not change the number, so that it makes no difference whether one is under
-/// way.
+/// Each site is asked twice. The second round begins when all sites have answered the first one.
+/// The number of rights at this moment is between two bounds: created rights only get more, and
+/// spent ones, too. Gifts do not change the number, so that it makes no difference whether one is
+/// under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Count {
     /// Identifies the count and the round.
@@ -132,19 +192,12 @@ impl Count {
     }
 }
 
-impl Rights {
-    /// Notes what has given the site rights.
-    pub(crate) fn depend_on(&mut self, past: &Vector) {
-        self.past.get_or_insert(*past).join(past);
-    }
-}
-
-/// State of the rights of a key at a site, besides the tokens in hand, which are those of a counter.
+/// State of the rights of a key at a site, besides the tokens in hand, which are those of a
+/// counter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rights {
     pub(crate) tally: Tally,
-    /// What a snapshot must contain to contain all that has given the site rights.
-    pub(crate) past: Option<Vector>,
+    pub(crate) pasts: Pasts,
     /// Gifts that are not in the site's stream yet. They count as promised.
     pub(crate) giving: Vec<Gift>,
     pub(crate) count: Option<Count>,
@@ -155,4 +208,12 @@ pub(crate) struct Rights {
     pub(crate) most: i128,
     /// When the site may next request rights.
     pub(crate) next_want: Option<Monotonic>,
+}
+
+impl Rights {
+    /// Notes what has given the site rights. The tally contains them already.
+    pub(crate) fn depend_on(&mut self, past: &Vector) {
+        let (got, used) = self.tally.got_and_used();
+        self.pasts.note(past, got, used);
+    }
 }

@@ -187,7 +187,7 @@ fn key_part() -> KeyPart {
             changed: Version(144),
         },
         tally: tally(),
-        past: Some(past()),
+        pasts: vec![(314, past())].into(),
     }
 }
 

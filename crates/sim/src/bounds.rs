@@ -9,7 +9,7 @@ use solera_data::{Key, Op, Outcome};
 use solera_levels::Level;
 use solera_machine::{Address, PartitionId, RequestId};
 use solera_reservations::{Cannot, Response as Answered, SOLD_OUT};
-use solera_time::{SiteId, Vector};
+use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::{Command, CommandError, Kind, Response, TxId};
 
 use crate::queue::MS;
@@ -91,6 +91,8 @@ pub(crate) struct BoundsSessions {
     final_intervals: BTreeMap<(usize, Key), (i64, i64)>,
     final_values: BTreeMap<(usize, Key), i64>,
     problems: Vec<String>,
+    /// Greatest time of a strong transaction that a client of each site has seen.
+    strong: Vec<Timestamp>,
 }
 
 impl BoundsSessions {
@@ -121,7 +123,17 @@ impl BoundsSessions {
             final_intervals: BTreeMap::new(),
             final_values: BTreeMap::new(),
             problems: Vec::new(),
+            strong: vec![Timestamp::ZERO; scenario.topology.sites()],
         }
+    }
+
+    /// Returns the past of a session: nothing, or what another client of the site has seen.
+    fn past(&mut self, site: SiteId) -> Vector {
+        let mut past = Vector::zero(self.sites);
+        if self.random.below(100) < 40 {
+            past.strong = self.strong[site.index()];
+        }
+        past
     }
 
     /// Returns whether every session has finished.
@@ -164,6 +176,14 @@ impl BoundsSessions {
             }
             other => {
                 match &other {
+                    WorldEvent::Reply(
+                        from,
+                        _,
+                        Response::Executed { pasts, .. } | Response::Committed { pasts },
+                    ) => {
+                        let seen = &mut self.strong[from.site.index()];
+                        *seen = pasts.causal.strong.max(*seen);
+                    }
                     WorldEvent::SiteDown(site) => {
                         self.give_up(world, |it| it.site.index() == *site)
                     }
@@ -235,7 +255,7 @@ impl BoundsSessions {
 
     /// Submits a single command, or begins a transaction.
     fn attempt(&mut self, world: &mut World, index: usize, increments: Vec<(Key, i64)>) {
-        let past = Vector::zero(self.sites);
+        let past = self.past(self.sessions[index].worker.site);
         let single = (increments.len() == 1).then(|| increments[0].clone());
         self.sessions[index].attempt = self.attempts.len();
         let begin = single.is_some().then_some(world.now);
@@ -274,7 +294,8 @@ impl BoundsSessions {
     fn get(&mut self, world: &mut World, index: usize) {
         let number = self.random.within(0, HARD_KEYS);
         let key = Key::from(format!("{RIGHTS_PREFIX}{number}").as_str());
-        let (past, level, op) = (Vector::zero(self.sites), Level::Causal, Op::Get);
+        let past = self.past(self.sessions[index].worker.site);
+        let (level, op) = (Level::Causal, Op::Get);
         let command = Command::Execute { past, level, key: key.clone(), op };
         self.ask(world, index, Doing::Get(key), command);
     }

@@ -109,11 +109,10 @@ impl Internal {
                 Answered::Reservations(ask, solera_reservations::Answer::Ended)
             }
             Some(Asker::Gift(ask)) => match response {
-                // The machine sees it in the stream, if it is written.
                 Response::Executed { outcome: Ok(_), .. }
                 | Response::Failed(
                     CommandError::Unavailable { tid: Some(_) } | CommandError::Unconfirmed { .. },
-                ) => return,
+                ) => Answered::Reservations(ask, solera_reservations::Answer::Unknown),
                 _ => Answered::Reservations(ask, solera_reservations::Answer::NotGiven),
             },
             Some(Asker::UniStore(_)) | None => return,

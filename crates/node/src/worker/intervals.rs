@@ -40,7 +40,8 @@ impl Worker {
         }
     }
 
-    /// Reads the interval or the holders of a counter here. If the future is dropped before it ends, the request is cancelled.
+    /// Reads the interval or the holders of a counter here. If the future is dropped before it
+    /// ends, the request is cancelled.
     async fn read_bound(&self, asked: AskBound) -> Option<Bound> {
         self.state.borrow().engine.machine().reservations()?;
         let AskBound { key, what, within } = asked;

@@ -8,12 +8,13 @@ use solera_time::{Monotonic, Vector};
 use super::Reservations;
 use crate::command::{Cannot, Claim, Response, TakeId};
 use crate::config::Rule;
-use crate::counter::{Waiter, WaitingTake};
+use crate::counter::WaitingTake;
 use crate::numbers::Tokens;
 use crate::outbox::Settled;
 use crate::protocol::PROTOCOL;
 use crate::rare;
 use crate::record::{Held, Record};
+use crate::waiter::Waiter;
 
 /// Tokens that are taken for a transaction before its guard promises.
 #[derive(Debug)]

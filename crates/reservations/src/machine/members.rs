@@ -64,12 +64,13 @@ impl Reservations {
         let all = || SiteId::all(members.sites());
         let is_gone = |site: SiteId| members.status(site) == SiteStatus::Gone;
         let last = |site: SiteId| members.gaps(site).last();
-        let begins = match self.config.generation {
-            0 => Some(Position(0)),
-            generation if members.gaps(me).len() >= generation as usize => {
-                last(me).map(|gap| Position(gap.end.0))
+        // A list that the site has not got from others has gaps without times.
+        let begins = match self.config.generation.checked_sub(1) {
+            None => Some(Position(0)),
+            Some(former) => {
+                let gap = members.gaps(me).get(former as usize);
+                gap.map(|gap| Position(gap.end.0)).filter(|end| *end > Position(0))
             }
-            _ => None,
         };
         Listed {
             asked: all().filter(|site| *site != me && !is_gone(*site)).collect(),

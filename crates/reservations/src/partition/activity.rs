@@ -50,9 +50,10 @@ impl Partition {
 
     /// Returns whether the site needs its right, or reports of others.
     pub(super) fn is_used(&self, step: &Step<'_>) -> bool {
+        // Rights need neither readers nor reports.
+        let waits = !self.due.is_empty() || !self.waiting.is_empty();
         is_recent(self.activity.used, step, step.config.timing.keep)
-            || !self.due.is_empty()
-            || !self.waiting.is_empty()
+            || waits && step.config.has_error_bounds()
             || self.agreed.closed.is_some()
             || self.right.removes()
             || self.must_return(step.config)

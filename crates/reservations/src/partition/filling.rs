@@ -160,7 +160,7 @@ impl Partition {
                 unseen: Vec::new(),
                 stopped: Default::default(),
                 tally: Default::default(),
-                past: None,
+                pasts: Default::default(),
                 ..part
             };
             bytes += codec::encoded_bytes(&part);
@@ -251,7 +251,7 @@ impl Partition {
             unseen: own.map_or(Vec::new(), |own| own.unseen.iter().collect()),
             stopped: own.map_or(Default::default(), |own| own.stopped),
             tally: own.map_or(Default::default(), |own| own.rights.tally.clone()),
-            past: own.and_then(|own| own.rights.past),
+            pasts: own.map_or(Default::default(), |own| own.rights.pasts.clone()),
             ..part
         };
         self.restore_key(part);

@@ -48,7 +48,7 @@ impl Partition {
             floors: counter.floors.clone(),
             record: self.agreed.keys.get(key).cloned().unwrap_or_default(),
             tally: counter.rights.tally.clone(),
-            past: counter.rights.past,
+            pasts: counter.rights.pasts.clone(),
         };
         counters.map(part).collect()
     }
@@ -85,7 +85,7 @@ impl Partition {
         counter.stopped = part.stopped;
         counter.floors = part.floors;
         counter.rights.tally = part.tally;
-        counter.rights.past = part.past;
+        counter.rights.pasts = part.pasts;
         if part.record == KeyRecord::default() {
             self.agreed.keys.remove(&part.key);
         } else {

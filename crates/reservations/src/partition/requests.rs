@@ -8,12 +8,13 @@ use super::Partition;
 use crate::agreed::Key;
 use crate::command::{Cannot, Response, TakeId};
 use crate::config::{Bound, Config, Rule};
-use crate::counter::{Asked, Counter, Take, Waiter, WaitingRead, WaitingTake};
+use crate::counter::{Asked, Counter, Take, WaitingRead, WaitingTake};
 use crate::message::{Event, Need};
 use crate::numbers::{Epoch, Kind, Term, Tokens};
 use crate::outbox::Step;
 use crate::rare;
 use crate::record::Held;
+use crate::waiter::Waiter;
 
 /// Reason why a guard refuses tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

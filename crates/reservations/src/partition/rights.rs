@@ -92,10 +92,17 @@ impl Partition {
     /// Adds what the snapshot of a transaction must contain that spends rights. Otherwise a site
     /// could show the decrement without the increment on which it depends.
     pub(crate) fn add_rights_past(&self, key: &[u8], past: &mut Vector) {
-        let rights = self.counters.get(key).map(|counter| &counter.rights);
-        if let Some(needed) = rights.and_then(|rights| rights.past.as_ref()) {
-            past.join(needed);
+        if let Some(needed) = self.rights_past(key) {
+            past.join(&needed);
         }
+    }
+
+    /// Returns what a snapshot must contain to contain the rights that are used or in hand.
+    fn rights_past(&self, key: &[u8]) -> Option<Vector> {
+        let counter = self.counters.get(key)?;
+        let (_, used) = counter.rights.tally.got_and_used();
+        let used = used.saturating_add(counter.in_hand().decrements.into());
+        counter.rights.pasts.of(used).copied()
     }
 
     /// Removes what an earlier generation of this site has done, whose rights are lost (B4).
@@ -231,7 +238,8 @@ impl Partition {
         let config = step.config;
         let (from, available) = (self.owner(config, self.me), self.available(config, key));
         let now = step.now;
-        self.counter(key).rights.heard.insert(to.site, (has, now));
+        let Some(counter) = self.counters.get_mut(key) else { return };
+        counter.rights.heard.insert(to.site, (has, now));
         let rights = &self.counter(key).rights;
         let under_way = rights.giving.iter().filter(|gift| gift.to == to).map(|gift| gift.amount);
         let under_way = under_way.map(u128::from).sum::<u128>()
@@ -262,7 +270,7 @@ impl Partition {
         self.begin_giving(key, gift);
         let (partition, key) = (self.id, key.clone());
         let subject = Subject::Gift(key.clone(), gift);
-        let past = self.counter(&key).rights.past;
+        let past = self.rights_past(&key);
         step.ask(partition, subject, Question::Give { partition, key, gift, past });
     }
 
@@ -363,7 +371,8 @@ impl Partition {
         // received a gift yet that remains of a removed one.
         let agrees = stages == self.listed.stages && self.has_cuts(seen);
         let now = step.now;
-        let rights = &mut self.counter(key).rights;
+        let Some(counter) = self.counters.get_mut(key) else { return };
+        let rights = &mut counter.rights;
         let held = u64::try_from(counted.tally.held()).unwrap_or_default();
         rights.heard.insert(from, (held, now));
         let Some(count) = rights.count.as_mut().filter(|count| count.nonce == nonce) else {

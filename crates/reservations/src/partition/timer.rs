@@ -6,6 +6,7 @@ use solera_time::Monotonic;
 use super::Partition;
 use crate::agreed::{Grant, Key};
 use crate::config::Config;
+use crate::counter::Counter;
 use crate::numbers::Kind;
 use crate::outbox::Step;
 
@@ -25,6 +26,9 @@ impl Partition {
             self.visits += 1;
             self.serve(step, &key);
             self.look_after(step, &key);
+            if !self.counters.get(&key).is_some_and(Counter::is_awaited) {
+                self.waiting.remove(&key);
+            }
         }
     }
 

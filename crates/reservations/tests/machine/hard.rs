@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use solera_machine::{AskId, GuardQuestion, Now};
+use solera_machine::{AskId, Guard, GuardAnswer, GuardQuestion, Now, PromiseId, Verdict};
 use solera_membership::{Change as MemberChange, Gap, Members, Participant};
 use solera_reservations::{
-    Answer, Body, Cannot, Change, Command, Counted, Entry, Gift, Holder, Input, Nonce, Owner,
-    Placed, Position, Question, Response, Rule, Tally, Term, Tokens,
+    Answer, Body, Cannot, Change, Claim, Command, Counted, Entry, Gift, Holder, Input, Nonce,
+    Owner, PROTOCOL, Placed, Position, Question, Response, Rule, Tally, Term, Tokens,
 };
 use solera_time::{Physical, Timestamp, Vector};
 
@@ -316,6 +316,37 @@ fn holders_are_reported_as_far_as_they_are_known() {
         rights(2, None, Duration::ZERO),
     ];
     assert_eq!(host.replies.last(), Some(&Response::Holders(expected)));
+}
+
+#[test]
+fn a_snapshot_must_contain_what_the_used_rights_depend_on() {
+    for (without, later) in [(None, true), (Some(Rule::RightsInSnapshot), false)] {
+        let mut host = Host::new(0, without);
+        let past = |time| Vector::zero(SITES).with(site(1), Timestamp(time));
+        let entry = |position, past| (position, Entry::Created(5, past));
+        host.tickets(0, (0, 20), vec![entry(10, past(7)), entry(20, past(8))]);
+        let mut reserve = |place: u64, amount: i64, snapshot| {
+            let claim = Claim::Tokens(Tokens::of(-amount)).encode();
+            let guard = Guard { key: TICKETS.to_vec(), protocol: PROTOCOL.number, claim };
+            let id = PromiseId { coordinator: 0, sequence: place };
+            let (guards, snapshot) = (guard.into(), past(snapshot));
+            let question = GuardQuestion::Reserve { id, guards, snapshot };
+            match host.command(Command::Guard(question)) {
+                Some(Response::Guard(GuardAnswer::Verdict(verdict))) => verdict,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(reserve(1, 4, 7), Verdict::Promised, "the first five are enough");
+        let verdict = reserve(2, 2, 7);
+        match later {
+            true => {
+                let key = TICKETS.to_vec();
+                assert_eq!(verdict, Verdict::Later { key, past: past(8) });
+                assert_eq!(reserve(3, 2, 8), Verdict::Promised, "the attempt before has none");
+            }
+            false => assert_eq!(verdict, Verdict::Promised),
+        }
+    }
 }
 
 #[test]

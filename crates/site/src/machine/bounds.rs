@@ -170,8 +170,8 @@ impl Bounds {
         partition: PartitionId,
         (feed, beat): (&Feed, bool),
     ) {
-        // A snapshot must be able to contain the gifts that have given rights. So a gift counts when
-        // it is visible.
+        // A snapshot must be able to contain the gifts that have given rights. So a gift counts
+        // when it is visible.
         let mut visible = unistore.status().view().uniform_vec;
         visible[self.me] = Timestamp::MAX;
         let known = self.machine.known(partition).unwrap_or_default();
@@ -181,7 +181,8 @@ impl Bounds {
             let Some(history) = history.filter(|history| history.upto > from) else { continue };
             let (mut upto, mut read) = (history.upto, Vec::new());
             for update in history.updates {
-                if !visible.covers(&update.commit_vec()) && gives(update, feed) {
+                let is_early = origin != self.me && !visible.covers(&update.commit_vec());
+                if is_early && gives(update, feed) {
                     upto = Timestamp(update.dot.ts.0 - 1);
                     break;
                 }
@@ -266,9 +267,14 @@ impl Bounds {
         if self.ended.is_empty() {
             return Vec::new();
         }
+        // The machine has read all updates up to this time.
         let complete = |id: &PartitionId| {
-            let history = unistore.history(*id, Origin::Site(self.me), Timestamp::MAX);
-            history.map_or(Timestamp::MAX, |history| history.upto)
+            let known = self.machine.known(*id).map_or(0, |known| known[self.me.index()].0);
+            let history = unistore.history(*id, Origin::Site(self.me), Timestamp(known));
+            history.map_or(Timestamp::MAX, |mut history| {
+                let unread = history.updates.next().map(|update| Timestamp(update.dot.ts.0 - 1));
+                unread.unwrap_or(history.upto)
+            })
         };
         let upto = self.partitions.keys().map(complete).min().unwrap_or(Timestamp::MAX);
         let over = self.ended.extract_if(.., |(until, ..)| *until <= upto);
