@@ -276,6 +276,9 @@ impl<'a> Run<'a> {
         self.load(self.world.now + REST);
         let end =
             self.world.now + if self.scenario.durable { GRACE } else { self.world.clock_spread() };
+        // Readers renew their rights for some time after the last request.
+        let active = self.scenario.bounds.as_ref().map(|it| it.timing.keep + it.timing.exclusion);
+        let end = end + active.map_or(0, |active| active.as_nanos() as u64);
         let mut left = self.left();
         while !left.is_empty() && self.world.now < end {
             self.load(self.world.now + REST / 5);
