@@ -1,13 +1,16 @@
-//! Experimental: error bounds of counters, as in IPA (Holt et al., *Disciplined Inconsistency with
-//! Consistency Types*, SoCC 2016, §4.3).
+//! Experimental: error bounds and hard bounds of counters, as in IPA (Holt et al., *Disciplined
+//! Inconsistency with Consistency Types*, SoCC 2016, §4.3, §4.4).
 //!
 //! A site answers a read with an interval that contains the counter's value at some moment of the
 //! read, and whose width stays within a tolerance. Sites update a counter with tokens that they
 //! have got in advance, and wait for nobody.
 //!
+//! A counter with a hard bound does not become negative. A site decrements it with rights, which
+//! increments create and which sites give each other.
+//!
 //! `docs/models/reservations` describes the protocol and checks it. Its letters of rules (R1, H1,
-//! S1, …) appear in this crate. `docs/decisions/0043-reservations-machine.md` lists what the
-//! machine adds.
+//! S1, B1, …) appear in this crate. `docs/decisions/0043-reservations-machine.md` and
+//! `0046-hard-bounds.md` list what the machine adds.
 //!
 //! | module | subject |
 //! |---|---|
@@ -19,7 +22,8 @@
 //! | `partition::filling` | sites without data get the state of another site |
 //! | `partition::closing` | partitions without readers |
 //! | `partition::grants` | ends of epochs, tokens and floors |
-//! | `counter` | state of a key at a site |
+//! | `rights`, `partition::rights` | rights, gifts, and counts of the rights of all sites |
+//! | `counter`, `waiter` | state of a key at a site, and those that wait for it |
 //! | `machine` | the machine of a worker; the contract on time |
 //! | `machine::members` | sites that leave and join |
 //! | `machine::guard` | reservations and promises |
