@@ -177,6 +177,8 @@ fn request(command: &Described) -> Option<Vec<&'static str>> {
     let arguments = match command.id {
         // AUTH requires a user, and QUIT closes the connection.
         CommandId::Auth | CommandId::Quit => return None,
+        // They require a space of type pool.
+        CommandId::SoleraTake | CommandId::SoleraGrow => return None,
         CommandId::Select => "0",
         CommandId::Client => "ID",
         CommandId::Wait => "0 0",
