@@ -252,6 +252,8 @@ mod tests {
             CommandId::SoleraRead,
             CommandId::SoleraInterval,
             CommandId::SoleraRights,
+            CommandId::SoleraTake,
+            CommandId::SoleraGrow,
             CommandId::Watch,
         ];
         for command in COMMANDS.iter().filter(|command| !others.contains(&command.id)) {
