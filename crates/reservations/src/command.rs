@@ -21,10 +21,10 @@ pub enum Entry {
     Ended(Epoch),
     /// The site gives rights to another one (B3). The vector is what a snapshot must contain to
     /// contain the gift.
-    Given(Gift, Vector),
+    Given(Gift, Box<Vector>),
     /// An update that creates rights (B5): its amount, and what a snapshot must contain to contain
     /// the update.
-    Created(u64, Vector),
+    Created(u64, Box<Vector>),
 }
 
 /// An entry with its place. Entries of one transaction have the same position.

@@ -16,6 +16,16 @@ pub enum Bound {
     Rights,
 }
 
+impl Bound {
+    /// Returns which of the bounds it is.
+    pub fn kind(&self) -> BoundKind {
+        match self {
+            Bound::Error(_) => BoundKind::Error,
+            Bound::Rights => BoundKind::Rights,
+        }
+    }
+}
+
 /// Which of the [`Bound`]s a prefix has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BoundKind {
@@ -269,9 +279,9 @@ impl Config {
         }
     }
 
-    /// Returns whether some keys have error bounds.
-    pub(crate) fn has_error_bounds(&self) -> bool {
-        self.bounds.iter().any(|(_, bound)| matches!(bound, Some(Bound::Error(_))))
+    /// Returns whether some keys have bounds of a kind.
+    pub(crate) fn has_bounds(&self, kind: BoundKind) -> bool {
+        self.bounds.iter().any(|(_, bound)| bound.is_some_and(|bound| bound.kind() == kind))
     }
 
     /// Returns whether decrements of a key need rights.
@@ -287,12 +297,8 @@ impl Config {
 
     /// Returns the prefixes of keys with bounds, in order.
     pub(crate) fn prefixes(&self) -> Vec<(Vec<u8>, BoundKind)> {
-        let kind = |bound: &Bound| match bound {
-            Bound::Error(_) => BoundKind::Error,
-            Bound::Rights => BoundKind::Rights,
-        };
         let all = self.bounds.iter();
-        let bounded = all.filter_map(|(prefix, it)| Some((prefix.clone(), kind(it.as_ref()?))));
+        let bounded = all.filter_map(|(prefix, it)| Some((prefix.clone(), it.as_ref()?.kind())));
         let mut prefixes: Vec<_> = bounded.collect();
         prefixes.sort();
         prefixes

@@ -16,12 +16,12 @@ mod timer;
 use std::collections::{BTreeMap, BTreeSet};
 
 use solera_machine::PartitionId;
+use solera_membership::Members;
 use solera_time::{Monotonic, SiteId};
 
 use self::activity::Activity;
 use self::filling::Filling;
 use self::right::Right;
-pub(crate) use self::rights::Listed;
 use crate::agreed::{Agreed, Grant, Key, KeyRecord, Reader};
 use crate::command::Cannot;
 use crate::config::{Config, Rule};
@@ -60,7 +60,8 @@ pub(crate) struct Partition {
     /// Reports of the other sites, by site.
     heard: Vec<Heard>,
     right: Right,
-    listed: Listed,
+    /// The list of sites.
+    members: Members,
     pub(crate) filling: Filling,
     /// Updates that have used tokens without a promise and that are not in the site's stream yet,
     /// by position.
@@ -89,7 +90,7 @@ impl Partition {
             counters: BTreeMap::new(),
             heard: vec![heard; sites],
             right: Right::new(sites),
-            listed: Listed::default(),
+            members: Members::at_start(sites, config.founders, config.me(), config.generation),
             filling: Filling::new(config.generation == 0),
             spent: BTreeMap::new(),
             waiting: BTreeSet::new(),

@@ -73,6 +73,12 @@ impl Tally {
         signed(self.created) - signed(self.spent) + received - given
     }
 
+    /// Returns the rights of the site, as far as a number without a sign can show them.
+    pub(crate) fn rights(&self) -> u64 {
+        let most = self.held().min(u64::MAX.into());
+        u64::try_from(most).unwrap_or_default()
+    }
+
     /// Returns the number of rights that the site has got, and the number that it has spent or
     /// given.
     pub(crate) fn got_and_used(&self) -> (u128, u128) {
@@ -162,7 +168,7 @@ pub struct Counted {
 /// The number of rights at this moment is between two bounds: created rights only get more, and
 /// spent ones, too. Gifts do not change the number, so that it makes no difference whether one is
 /// under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Count {
     /// Identifies the count and the round.
     pub(crate) nonce: Nonce,
@@ -175,6 +181,15 @@ pub(crate) struct Count {
 }
 
 impl Count {
+    /// Returns the answers of the present round.
+    pub(crate) fn round(&self) -> &BTreeMap<SiteId, Counted> {
+        if self.serves.is_some() { &self.second } else { &self.first }
+    }
+
+    pub(crate) fn round_mut(&mut self) -> &mut BTreeMap<SiteId, Counted> {
+        if self.serves.is_some() { &mut self.second } else { &mut self.first }
+    }
+
     /// Returns the least and the greatest number of rights at the moment between the rounds.
     pub(crate) fn bounds(&self, is_over: impl Fn(&Owner) -> bool) -> (i128, i128) {
         let (mut least, mut greatest) = (0, 0);

@@ -248,9 +248,9 @@ fn records() -> Vec<Record> {
                 placed(306, Entry::Ended(Epoch(6))),
                 placed(
                     307,
-                    Entry::Given(Gift { from: owner(1), to: owner(2), amount: 311 }, past()),
+                    Entry::Given(Gift { from: owner(1), to: owner(2), amount: 311 }, past().into()),
                 ),
-                placed(307, Entry::Created(313, past())),
+                placed(307, Entry::Created(313, past().into())),
             ],
             upto: Position(307),
         },

@@ -75,7 +75,11 @@ fn intervals_contain_the_value() {
     println!("{undecided} histories undecided");
     println!("{:#?}\n{:#?}", summary.cannot, summary.rare);
     assert!(summary.failed.is_empty(), "{:#?}", summary.failed);
-    let paths = RARE_PATHS.iter().map(|path| path.0).chain([LOWER_PREFIX, SPENT]);
+    // No key of this world has rights. The tests of the machine reach these paths.
+    let of_rights = ["gave rights", "what rights depend on", "too few rights"];
+    let is_other = |path: &&str| !of_rights.iter().any(|words| path.contains(words));
+    let paths = RARE_PATHS.iter().map(|path| path.0).filter(is_other);
+    let paths = paths.chain([LOWER_PREFIX, SPENT]);
     for path in paths.filter(|_| std::env::var("SEEDS").is_err()) {
         assert!(summary.rare.contains_key(path), "no seed reaches {path:?}");
     }

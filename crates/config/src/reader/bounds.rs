@@ -49,17 +49,28 @@ impl Reader<'_> {
                 Err(reason) => return self.refuse(table, name.span().start, reason),
             },
         };
-        if let Some(of_type) =
-            of_type.filter(|it| it.is_bounded() && protocol != Baseline::UniStore)
-        {
-            let reason = format!(
-                "type '{of_type}' goes with protocol 'unistore': '{}' keeps no bounds",
-                protocol.name()
-            );
-            return self.refuse(table, place, reason);
+        if let Some(of_type) = of_type.filter(|it| it.is_bounded()) {
+            let setting = format!("type '{of_type}'");
+            self.require_unistore(table, place, protocol, (&setting, "bounds"))?;
         }
         let error = self.error_bound(table, of_type, protocol)?;
         Ok(Space { of_type, error, ..space })
+    }
+
+    /// Checks that the cluster runs the protocol that keeps bounds.
+    fn require_unistore(
+        &self,
+        table: &SpaceTable,
+        place: usize,
+        protocol: Baseline,
+        (setting, kept): (&str, &str),
+    ) -> Result<(), ConfigError> {
+        if protocol == Baseline::UniStore {
+            return Ok(());
+        }
+        let name = protocol.name();
+        let reason = format!("{setting} goes with protocol 'unistore': '{name}' keeps no {kept}");
+        self.refuse(table, place, reason)
     }
 
     fn error_bound(
@@ -83,13 +94,7 @@ impl Reader<'_> {
             let reason = "error goes with type 'counter': add type = \"counter\"";
             return self.refuse(table, place, reason);
         }
-        if protocol != Baseline::UniStore {
-            let reason = format!(
-                "error goes with protocol 'unistore': '{}' keeps no error bounds",
-                protocol.name()
-            );
-            return self.refuse(table, place, reason);
-        }
+        self.require_unistore(table, place, protocol, ("error", "error bounds"))?;
         let parsed = ErrorBound::parse_tolerance(error.get_ref());
         let tolerance_ppm = parsed.or_else(|reason| self.refuse(table, place, reason))?;
         let lease = match &table.lease_ms {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use solera_machine::{GuardAnswer, GuardQuestion, Guarded, PromiseId, Refusal, RequestId, Verdict};
+use solera_machine::{
+    Guard, GuardAnswer, GuardQuestion, Guarded, PromiseId, Refusal, RequestId, Verdict,
+};
 use solera_time::{Monotonic, Vector};
 
 use super::Reservations;
@@ -181,27 +183,21 @@ impl Reservations {
     fn complete(&mut self, now: Monotonic, id: PromiseId) {
         let Some(reservation) = self.reservations.get_mut(&id) else { return };
         let Some(request) = reservation.request.take() else { return };
-        let lacking = reservation.guards.iter().find_map(|guard| {
-            let spends = |tokens: Tokens| tokens.decrements > 0;
-            let claim = Claim::decode(&guard.claim)?;
-            let spends = matches!(claim, Claim::Tokens(tokens) if spends(tokens));
-            let partition = self.partitions.get(&self.config.partition_of(&guard.key))?;
-            let mut past = reservation.snapshot;
-            if spends && self.config.has_rights(&guard.key) {
-                partition.add_rights_past(&guard.key, &mut past);
+        let (guards, mut past) = (reservation.guards.clone(), reservation.snapshot);
+        for Guard { key, claim, .. } in guards.iter() {
+            let Some(Claim::Tokens(tokens)) = Claim::decode(claim) else { continue };
+            let Some(needed) = self.past_of(key, tokens) else { continue };
+            if past.covers(&needed) {
+                continue;
             }
-            (past != reservation.snapshot).then(|| (guard.key.clone(), past))
-        });
-        match lacking.filter(|_| self.config.has(Rule::RightsInSnapshot)) {
-            None => self.answer(now, request, Ok(())),
-            Some((key, past)) => {
-                self.release(now, id);
-                let mut step = self.step(now).1;
-                step.rare(rare::LATER);
-                let verdict = Verdict::Later { key, past };
-                step.reply(request, Response::Guard(GuardAnswer::Verdict(verdict)));
-            }
+            past.join(&needed);
+            self.release(now, id);
+            let mut step = self.step(now).1;
+            step.rare(rare::LATER);
+            let verdict = Verdict::Later { key: key.clone(), past };
+            return step.reply(request, Response::Guard(GuardAnswer::Verdict(verdict)));
         }
+        self.answer(now, request, Ok(()));
     }
 
     fn give_back(&mut self, now: Monotonic, key: &[u8], take: TakeId) {

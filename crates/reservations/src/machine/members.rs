@@ -6,8 +6,7 @@ use solera_time::SiteId;
 
 use super::Reservations;
 use crate::agreed::Agreed;
-use crate::numbers::{Position, Term};
-use crate::partition::Listed;
+use crate::numbers::Term;
 
 /// Returns whether a site of the list leaves or has left.
 fn is_leaving(members: &Members, site: SiteId) -> bool {
@@ -47,38 +46,9 @@ impl Reservations {
         let sites = SiteId::all(self.members.sites());
         let leaving: Vec<(SiteId, u32)> =
             sites.filter_map(|site| Some((site, self.leaving_generation(site)?))).collect();
-        let members: Vec<SiteId> = self.members.members().collect();
-        let listed = self.listed();
         for partition in self.partitions.values_mut() {
             partition.set_leaving(&leaving);
-            partition.set_members(&members);
-            partition.set_listed(listed.clone());
-        }
-    }
-}
-
-impl Reservations {
-    /// Returns what counts and gifts of rights depend on.
-    fn listed(&self) -> Listed {
-        let (members, me) = (&self.members, self.config.me());
-        let all = || SiteId::all(members.sites());
-        let is_gone = |site: SiteId| members.status(site) == SiteStatus::Gone;
-        let last = |site: SiteId| members.gaps(site).last();
-        // A list that the site has not got from others has gaps without times.
-        let begins = match self.config.generation.checked_sub(1) {
-            None => Some(Position(0)),
-            Some(former) => {
-                let gap = members.gaps(me).get(former as usize);
-                gap.map(|gap| Position(gap.end.0)).filter(|end| *end > Position(0))
-            }
-        };
-        Listed {
-            asked: all().filter(|site| *site != me && !is_gone(*site)).collect(),
-            generations: all().map(|site| members.generation(site)).collect(),
-            gone: all().map(is_gone).collect(),
-            cuts: all().map(|site| Position(last(site).map_or(0, |gap| gap.cut.0))).collect(),
-            stages: all().map(|site| members.stage(site)).collect(),
-            begins,
+            partition.set_members(&self.members);
         }
     }
 }

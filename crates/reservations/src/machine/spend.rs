@@ -35,14 +35,18 @@ impl Reservations {
     /// Adds what the snapshot of the update must contain: what the rights depend on that it spends.
     /// All of it is visible at the site, or was before a restart.
     pub fn add_past(&self, spent: &Spent, past: &mut Vector) {
-        let key = &spent.key;
-        let spends = spent.tokens.decrements > 0 && self.config.has_rights(key);
-        let partition = self.partitions.get(&self.config.partition_of(key));
-        if let Some(partition) =
-            partition.filter(|_| spends && self.config.has(Rule::RightsInSnapshot))
-        {
-            partition.add_rights_past(key, past);
+        if let Some(needed) = self.past_of(&spent.key, spent.tokens) {
+            past.join(&needed);
         }
+    }
+
+    /// Returns what the snapshot of a transaction must contain that has taken these tokens.
+    /// Otherwise a site could show a decrement without the increment on which it depends.
+    pub(super) fn past_of(&self, key: &[u8], tokens: Tokens) -> Option<Vector> {
+        let spends = tokens.decrements > 0 && self.config.has_rights(key);
+        let partition = self.partitions.get(&self.config.partition_of(key))?;
+        let needs = spends && self.config.has(Rule::RightsInSnapshot);
+        needs.then(|| partition.rights_past(key)).flatten()
     }
 
     /// Notes that the update has committed with this position in the site's own stream. The host

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use solera_machine::codec;
+use solera_membership::Members;
 use solera_time::{Monotonic, SiteId};
 
 use super::Partition;
@@ -46,8 +47,6 @@ pub(crate) struct Filling {
     filled: bool,
     /// Whether the host's streams continue the state.
     continues: bool,
-    /// Sites that may have the state.
-    members: Vec<SiteId>,
     /// Number of transfers that were begun.
     begun: usize,
     incoming: Option<Incoming>,
@@ -69,8 +68,9 @@ impl Filling {
 }
 
 impl Partition {
-    pub(crate) fn set_members(&mut self, members: &[SiteId]) {
-        self.filling.members = members.iter().copied().filter(|site| *site != self.me).collect();
+    pub(crate) fn set_members(&mut self, members: &Members) {
+        self.end_counts(members);
+        self.members = members.clone();
     }
 
     /// The host's streams continue the state.
@@ -98,12 +98,14 @@ impl Partition {
     pub(super) fn look_after_filling(&mut self, step: &mut Step<'_>) {
         let over = step.config.timing.exclusion;
         self.filling.outgoing.retain(|_, outgoing| step.now.since(outgoing.asked) < over);
-        if self.filling.filled || self.filling.members.is_empty() {
+        let members = self.members.members().filter(|site| *site != self.me);
+        // They may have the state.
+        let members: Vec<SiteId> = members.collect();
+        if self.filling.filled || members.is_empty() {
             return;
         }
         let incoming = self.filling.incoming.as_ref();
         if incoming.is_none_or(|incoming| step.now.since(incoming.progress) >= over) {
-            let members = &self.filling.members;
             let from = members[self.filling.begun % members.len()];
             self.filling.begun += 1;
             self.filling.incoming = Some(Incoming {

@@ -252,7 +252,7 @@ impl Partition {
     }
 
     /// Returns the first waiting update of each kind.
-    fn heads(&self, key: &Key) -> Tokens {
+    pub(super) fn heads(&self, key: &Key) -> Tokens {
         let Some(counter) = self.counters.get(key) else { return Tokens::default() };
         Tokens::by_kind(|kind| {
             let mut waiting = counter.takes.iter().map(|take| take.tokens.get(kind));

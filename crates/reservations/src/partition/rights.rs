@@ -1,14 +1,15 @@
 //! Rights of keys: how sites give each other rights, and count those of all sites. See `rights`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use solera_machine::RequestId;
-use solera_time::{Monotonic, SiteId, Vector};
+use solera_membership::{Members, SiteStatus};
+use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
 use super::{Partition, clamped};
 use crate::agreed::Key;
 use crate::command::{Cannot, Holder, Placed, Question, Response};
-use crate::config::{Bound, Config, Rule};
+use crate::config::{BoundKind, Config, Rule};
 use crate::counter::{Asked, WaitingTake};
 use crate::message::Body;
 use crate::numbers::{Epoch, Nonce, Position, Tokens};
@@ -16,52 +17,53 @@ use crate::outbox::{Step, Subject};
 use crate::rare;
 use crate::rights::{Count, Counted, Gift, Owner};
 
-/// What the list of sites says that counts and gifts depend on.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Listed {
-    /// Sites other than this one that may have rights: all that were not removed.
-    pub(crate) asked: Vec<SiteId>,
-    /// Generation of each site.
-    pub(crate) generations: Vec<u32>,
-    /// Which generations have ended: the present one of a removed site, and all earlier ones.
-    pub(crate) gone: Vec<bool>,
-    /// What remains of the last removed generation of each site, if any was removed.
-    pub(crate) cuts: Vec<Position>,
-    /// Stage of each site. Sites with equal stages have the same list.
-    pub(crate) stages: Vec<u64>,
-    /// The site's present generation begins after this position of its stream; `None` if the list
-    /// does not say it yet.
-    pub(crate) begins: Option<Position>,
+/// Returns whether a generation of a site has ended: the site is removed, or has joined again.
+fn is_over(members: &Members, owner: &Owner) -> bool {
+    let present = members.generation(owner.site);
+    let is_gone = members.status(owner.site) == SiteStatus::Gone;
+    owner.generation < present || owner.generation == present && is_gone
 }
 
-impl Listed {
-    fn is_over(&self, owner: &Owner) -> bool {
-        let place = owner.site.index();
-        let present = self.generations.get(place).copied().unwrap_or_default();
-        let gone = self.gone.get(place).copied().unwrap_or_default();
-        owner.generation < present || owner.generation == present && gone
-    }
+/// Returns the stage of each site. Lists with equal stages are the same.
+fn stages(members: &Members) -> Vec<u64> {
+    SiteId::all(members.sites()).map(|site| members.stage(site)).collect()
 }
 
 impl Partition {
-    pub(crate) fn set_listed(&mut self, listed: Listed) {
-        if self.listed.stages != listed.stages {
-            // An open count may lack a site.
-            for key in &self.waiting {
-                if let Some(counter) = self.counters.get_mut(key) {
-                    counter.rights.count = None;
-                }
+    /// Ends counts that may lack a site, because the list of sites changes.
+    pub(super) fn end_counts(&mut self, members: &Members) {
+        if stages(&self.members) == stages(members) {
+            return;
+        }
+        for key in &self.waiting {
+            if let Some(counter) = self.counters.get_mut(key) {
+                counter.rights.count = None;
             }
         }
-        self.listed = listed;
+    }
+
+    /// Returns the sites other than this one that may have rights: all that were not removed.
+    fn asked(&self) -> Vec<SiteId> {
+        let all = SiteId::all(self.members.sites());
+        let is_gone = |site: SiteId| self.members.status(site) == SiteStatus::Gone;
+        all.filter(|site| *site != self.me && !is_gone(*site)).collect()
     }
 
     fn owner(&self, config: &Config, site: SiteId) -> Owner {
         let generation = match site == self.me {
             true => config.generation,
-            false => self.listed.generations.get(site.index()).copied().unwrap_or_default(),
+            false => self.members.generation(site),
         };
         Owner { site, generation }
+    }
+
+    /// Returns the position in the site's own stream after which its present generation begins;
+    /// `None` if the list of sites does not say it yet.
+    fn begins(&self, config: &Config) -> Option<Position> {
+        let Some(former) = config.generation.checked_sub(1) else { return Some(Position(0)) };
+        let gap = self.members.gaps(self.me).get(former as usize)?;
+        // A list that the site has not got from others has gaps without times.
+        (gap.end > Timestamp::ZERO).then_some(Position(gap.end.0))
     }
 
     /// Returns the rights that no transaction of the site has, and that are not being given.
@@ -89,16 +91,8 @@ impl Partition {
         }
     }
 
-    /// Adds what the snapshot of a transaction must contain that spends rights. Otherwise a site
-    /// could show the decrement without the increment on which it depends.
-    pub(crate) fn add_rights_past(&self, key: &[u8], past: &mut Vector) {
-        if let Some(needed) = self.rights_past(key) {
-            past.join(&needed);
-        }
-    }
-
     /// Returns what a snapshot must contain to contain the rights that are used or in hand.
-    fn rights_past(&self, key: &[u8]) -> Option<Vector> {
+    pub(crate) fn rights_past(&self, key: &[u8]) -> Option<Vector> {
         let counter = self.counters.get(key)?;
         let (_, used) = counter.rights.tally.got_and_used();
         let used = used.saturating_add(counter.in_hand().decrements.into());
@@ -110,17 +104,14 @@ impl Partition {
         if !config.has(Rule::BurnRemoved) {
             return;
         }
-        let begins = self.listed.begins.unwrap_or_default();
+        let begins = self.begins(config).unwrap_or_default();
         entries.retain(|placed| placed.position > begins || !config.has_rights(&placed.key));
     }
 
     /// Returns whether the site knows which entries of its stream are those of its present
     /// generation.
     pub(super) fn knows_begin(&self, config: &Config) -> bool {
-        let has_rights = |(_, bound): &(Vec<u8>, _)| *bound == Some(Bound::Rights);
-        config.generation == 0
-            || self.listed.begins.is_some()
-            || !config.bounds.iter().any(has_rights)
+        self.begins(config).is_some() || !config.has_bounds(BoundKind::Rights)
     }
 
     /// Applies a gift (B3). Recovery calls it, too.
@@ -194,30 +185,33 @@ impl Partition {
 
     /// Returns whether few rights are left, so that the site requests some ahead of need.
     pub(super) fn has_few(&self, config: &Config, key: &[u8]) -> bool {
+        if !config.has_rights(key) {
+            return false;
+        }
         let most = self.counters.get(key).map_or(0, |counter| counter.rights.most);
-        config.has_rights(key) && self.available(config, key).saturating_mul(2) < most
+        self.available(config, key).saturating_mul(2) < most
     }
 
     /// Requests rights if some are needed or will soon be (B3).
     fn want(&mut self, step: &mut Step<'_>, key: &Key) {
-        let available = self.available(step.config, key);
-        let few = self.has_few(step.config, key);
-        let now = step.now;
-        let counter = self.counter(key);
-        let wanted = counter.takes.iter().find(|take| take.tokens.decrements > 0).cloned();
-        if wanted.is_none() && !few || counter.rights.next_want.is_some_and(|at| at > now) {
+        let waits = self.heads(key).decrements;
+        if waits == 0 && !self.has_few(step.config, key) {
             return;
         }
-        counter.rights.next_want = Some(now.after(step.config.timing.retry));
+        let (now, available) = (step.now, self.available(step.config, key));
+        let rights = &mut self.counter(key).rights;
+        if rights.next_want.is_some_and(|at| at > now) {
+            return;
+        }
+        rights.next_want = Some(now.after(step.config.timing.retry));
         // Without an answer, it asks again when half of what is left is used.
-        counter.rights.most = available;
+        rights.most = available;
+        let received = rights.tally.received.clone();
         let has = u64::try_from(available).unwrap_or_default();
-        let amount = wanted.as_ref().map_or(0, |take| take.tokens.decrements.saturating_sub(has));
-        let waits = wanted.map_or(0, |take| take.tokens.decrements);
+        let amount = waits.saturating_sub(has);
         let to = self.owner(step.config, self.me);
-        for site in self.listed.asked.clone() {
+        for site in self.asked() {
             let from = self.owner(step.config, site);
-            let received = &self.counter(key).rights.tally.received;
             let received = received.get(&from).copied().unwrap_or_default();
             let body = Body::Want { key: key.clone(), to, amount, has, waits, received };
             step.send(self.id, site, body);
@@ -237,32 +231,29 @@ impl Partition {
         }
         let config = step.config;
         let (from, available) = (self.owner(config, self.me), self.available(config, key));
-        let now = step.now;
+        let own = self.heads(key).decrements;
         let Some(counter) = self.counters.get_mut(key) else { return };
-        counter.rights.heard.insert(to.site, (has, now));
-        let rights = &self.counter(key).rights;
+        let rights = &mut counter.rights;
+        rights.heard.insert(to.site, (has, step.now));
         let under_way = rights.giving.iter().filter(|gift| gift.to == to).map(|gift| gift.amount);
         let under_way = under_way.map(u128::from).sum::<u128>()
             + rights.tally.given.get(&to).copied().unwrap_or_default().saturating_sub(received);
         let under_way = u64::try_from(under_way).unwrap_or(u64::MAX);
         // Of two sites that wait, the one that waits for fewer rights gets them. Otherwise each
         // could keep what the other one needs.
-        let me = self.me;
-        let mut own = self.counter(key).takes.iter().map(|take| take.tokens.decrements);
-        let own = own.find(|decrements| *decrements > 0);
-        let keeps = own.is_some_and(|own| (own, me) < (waits, to.site));
+        let keeps = own > 0 && (own, self.me) < (waits, to.site);
         let needed = amount.saturating_sub(under_way);
         let has = i128::from(has) + i128::from(under_way);
         let half = (available - has) / 2;
         let given = match needed {
             _ if keeps => 0,
-            0 if available > 2 * has + 1 && under_way == 0 && own.is_none() => half,
+            0 if available > 2 * has + 1 && under_way == 0 && own == 0 => half,
             0 => 0,
-            _ if own.is_some() => available.min(needed.into()),
+            _ if own > 0 => available.min(needed.into()),
             _ => half.max(needed.into()).min(available),
         };
         let amount = u64::try_from(given).unwrap_or_default();
-        if amount == 0 || self.listed.is_over(&to) {
+        if amount == 0 || is_over(&self.members, &to) {
             return;
         }
         step.rare(rare::GIVEN);
@@ -285,58 +276,45 @@ impl Partition {
     /// Returns what the site has at this moment.
     fn own_count(&self, config: &Config, key: &[u8]) -> Counted {
         let Some(counter) = self.counters.get(key) else { return Counted::default() };
-        // Gifts do not change the number of rights.
-        let giving = counter.rights.giving.iter().map(of_gift);
+        let mut tally = counter.rights.tally.clone();
+        if !config.has(Rule::CountOpen) {
+            return Counted { tally, open: Tokens::default() };
+        }
         // Updates without a promise have committed.
         let of_key = self.spent.values().flatten().filter(|spent| spent.key == key);
         let committed = of_key.map(|spent| spent.tokens).fold(Tokens::default(), Tokens::plus);
-        let mut tally = counter.rights.tally.clone();
         tally.note_created(committed.increments);
         tally.note_spent(committed.decrements);
+        // Gifts do not change the number of rights.
+        let giving = counter.rights.giving.iter().map(of_gift);
         let known = giving.fold(committed, Tokens::plus);
-        match config.has(Rule::CountOpen) {
-            true => Counted { tally, open: counter.promised_tokens().minus(known) },
-            false => Counted { tally: counter.rights.tally.clone(), open: Tokens::default() },
-        }
+        Counted { tally, open: counter.promised_tokens().minus(known) }
     }
 
     /// Begins a count if somebody waits for one, or sends its requests again.
     fn count(&mut self, step: &mut Step<'_>, key: &Key) {
-        let (nonce, own) = (step.nonce(), self.own_count(step.config, key));
-        let (me, now) = (self.me, step.now);
-        let counter = self.counter(key);
-        let waits = !counter.reads.is_empty()
-            || counter.takes.iter().any(|take| take.tokens.decrements > 0);
+        let waits = self.heads(key).decrements > 0 || !self.counter(key).reads.is_empty();
+        let rights = &mut self.counter(key).rights;
+        let since = rights.count.as_ref().map(|count| step.now.since(count.sent));
         if !waits {
-            counter.rights.count = None;
-            return;
+            rights.count = None;
+        } else if since.is_none() {
+            let first = BTreeMap::from([(self.me, self.own_count(step.config, key))]);
+            let count = Count { nonce: step.nonce(), sent: step.now, first, ..Count::default() };
+            self.counter(key).rights.count = Some(count);
         }
-        match &counter.rights.count {
-            Some(count) if now.since(count.sent) < step.config.timing.retry => return,
-            Some(_) => {}
-            None => {
-                counter.rights.count = Some(Count {
-                    nonce,
-                    sent: now,
-                    first: BTreeMap::from([(me, own)]),
-                    second: BTreeMap::new(),
-                    serves: None,
-                });
-            }
+        if waits && since.is_none_or(|since| since >= step.config.timing.retry) {
+            self.send_round(step, key);
+            self.go_on_counting(step, key);
         }
-        self.send_round(step, key);
-        self.go_on_counting(step, key);
     }
 
     fn send_round(&mut self, step: &mut Step<'_>, key: &Key) {
-        let (id, asked, now) = (self.id, self.listed.asked.clone(), step.now);
+        let (id, asked) = (self.id, self.asked());
         let Some(count) = &mut self.counter(key).rights.count else { return };
-        count.sent = now;
-        let answered = if count.serves.is_some() { &count.second } else { &count.first };
-        let nonce = count.nonce;
-        let missing: Vec<SiteId> =
-            asked.into_iter().filter(|site| !answered.contains_key(site)).collect();
-        for site in missing {
+        count.sent = step.now;
+        let (answered, nonce) = (count.round(), count.nonce);
+        for site in asked.into_iter().filter(|site| !answered.contains_key(site)) {
             step.send(id, site, Body::CountRequest { key: key.clone(), nonce });
         }
     }
@@ -350,7 +328,7 @@ impl Partition {
     ) {
         if step.config.has_rights(key) && self.agreed.remains(self.me).is_none() {
             let counted = self.own_count(step.config, key);
-            let (seen, stages) = (self.known.clone(), self.listed.stages.clone());
+            let (seen, stages) = (self.known.clone(), stages(&self.members));
             let key = key.clone();
             step.send(self.id, from, Body::Counted { key, nonce, counted, seen, stages });
         }
@@ -362,79 +340,68 @@ impl Partition {
         step: &mut Step<'_>,
         from: SiteId,
         (key, nonce, counted): (&Key, Nonce, Counted),
-        (seen, stages): (&[Position], &[u64]),
+        (seen, listed): (&[Position], &[u64]),
     ) {
         if !step.config.has_rights(key) {
             return;
         }
         // Another list may contain a site with rights that this one lacks. A site may not have
         // received a gift yet that remains of a removed one.
-        let agrees = stages == self.listed.stages && self.has_cuts(seen);
+        let agrees = stages(&self.members) == listed && self.has_cuts(seen);
         let now = step.now;
         let Some(counter) = self.counters.get_mut(key) else { return };
         let rights = &mut counter.rights;
-        let held = u64::try_from(counted.tally.held()).unwrap_or_default();
-        rights.heard.insert(from, (held, now));
-        let Some(count) = rights.count.as_mut().filter(|count| count.nonce == nonce) else {
-            return;
-        };
-        if !agrees {
-            return;
+        rights.heard.insert(from, (counted.tally.rights(), now));
+        if let Some(count) = rights.count.as_mut().filter(|it| it.nonce == nonce && agrees) {
+            count.round_mut().entry(from).or_insert(counted);
+            self.go_on_counting(step, key);
         }
-        let round = if count.serves.is_some() { &mut count.second } else { &mut count.first };
-        round.entry(from).or_insert(counted);
-        self.go_on_counting(step, key);
     }
 
+    /// Returns whether prefixes contain what remains of removed generations.
     fn has_cuts(&self, seen: &[Position]) -> bool {
-        let mut cuts = self.listed.cuts.iter().enumerate();
-        cuts.all(|(site, cut)| seen.get(site).copied().unwrap_or_default() >= *cut)
+        SiteId::all(self.members.sites()).all(|site| {
+            let cut = self.members.gaps(site).last().map_or(0, |gap| gap.cut.0);
+            seen.get(site.index()).copied().unwrap_or_default() >= Position(cut)
+        })
     }
 
     /// Begins the second round when the first one is complete, and ends the count after it.
     fn go_on_counting(&mut self, step: &mut Step<'_>, key: &Key) {
-        let (me, own) = (self.me, self.own_count(step.config, key));
-        let (asked, has_cuts) = (self.listed.asked.clone(), self.has_cuts(&self.known));
+        if !self.is_complete(key) {
+            return;
+        }
         let nonce = step.nonce();
-        let once = !step.config.has(Rule::CountTwice);
         let counter = self.counter(key);
-        let reads = counter.reads.iter().map(|read| read.request).collect();
-        let takes = counter.takes.iter().map(|take| take.waiter).collect();
         let Some(count) = &mut counter.rights.count else { return };
-        let is_complete = |round: &BTreeMap<SiteId, Counted>| {
-            asked.iter().all(|site| round.contains_key(site)) && has_cuts
-        };
         if count.serves.is_none() {
-            if !is_complete(&count.first) {
-                return;
-            }
+            let reads = counter.reads.iter().map(|read| read.request).collect();
+            let takes = counter.takes.iter().map(|take| take.waiter).collect();
             (count.nonce, count.serves) = (nonce, Some((reads, takes)));
-            if once {
+            if !step.config.has(Rule::CountTwice) {
                 count.second.clone_from(&count.first);
-            } else if !asked.is_empty() {
-                return self.send_round(step, key);
             }
+            self.send_round(step, key);
         }
-        let Some(count) = &mut counter.rights.count else { return };
-        if !is_complete(&count.second) {
-            return;
-        }
-        count.second.insert(me, own);
-        let sites: BTreeSet<&SiteId> = count.first.keys().collect();
-        if sites != count.second.keys().collect() {
-            // The list of sites has changed.
-            counter.rights.count = None;
-            return;
-        }
-        let count = counter.rights.count.take();
-        if let Some(count) = count {
+        if self.is_complete(key)
+            && let Some(mut count) = self.counter(key).rights.count.take()
+        {
+            count.second.insert(self.me, self.own_count(step.config, key));
             self.end_count(step, key, &count);
         }
     }
 
+    /// Returns whether all sites have answered the present round.
+    fn is_complete(&self, key: &Key) -> bool {
+        let count = self.counters.get(key).and_then(|counter| counter.rights.count.as_ref());
+        let answered = count.map(Count::round);
+        let all = answered.is_some_and(|it| self.asked().iter().all(|site| it.contains_key(site)));
+        all && self.has_cuts(&self.known)
+    }
+
     /// Answers those who waited when the second round began.
     fn end_count(&mut self, step: &mut Step<'_>, key: &Key, count: &Count) {
-        let (least, greatest) = count.bounds(|owner| self.listed.is_over(owner));
+        let (least, greatest) = count.bounds(|owner| is_over(&self.members, owner));
         let Some((reads, takes)) = &count.serves else { return };
         let counter = self.counter(key);
         let (served, waits) = std::mem::take(&mut counter.reads)
@@ -467,20 +434,15 @@ impl Partition {
 
     /// Returns the sites with rights, as far as the site has heard.
     pub(super) fn reply_holders(&mut self, step: &mut Step<'_>, key: &Key, request: RequestId) {
-        let own = clamped(self.own_count(step.config, key).tally.held());
-        let heard = self.counters.get(key).map(|counter| counter.rights.heard.clone());
-        let heard = heard.unwrap_or_default();
-        let mut holders = vec![Holder::Rights {
-            site: self.me,
-            rights: Some(u64::try_from(own).unwrap_or_default()),
-            age: Default::default(),
-        }];
-        for site in self.listed.asked.iter().copied() {
-            let found = heard.get(&site);
+        let own = self.own_count(step.config, key).tally.rights();
+        let heard = self.counters.get(key).map(|counter| &counter.rights.heard);
+        let others = self.asked().into_iter().map(|site| {
+            let found = heard.and_then(|heard| heard.get(&site));
             let age = found.map_or(Default::default(), |(_, at)| step.now.since(*at));
-            let rights = found.map(|(rights, _)| *rights);
-            holders.push(Holder::Rights { site, rights, age });
-        }
+            Holder::Rights { site, rights: found.map(|(rights, _)| *rights), age }
+        });
+        let own = Holder::Rights { site: self.me, rights: Some(own), age: Default::default() };
+        let mut holders: Vec<Holder> = others.chain([own]).collect();
         holders.sort_by_key(Holder::site);
         step.reply(request, Response::Holders(holders));
     }

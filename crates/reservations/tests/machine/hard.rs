@@ -19,11 +19,11 @@ fn owner(place: u8) -> Owner {
 }
 
 fn given(gift: Gift) -> Entry {
-    Entry::Given(gift, Vector::zero(SITES))
+    Entry::Given(gift, Box::new(Vector::zero(SITES)))
 }
 
 fn created(amount: u64) -> Entry {
-    Entry::Created(amount, Vector::zero(SITES))
+    Entry::Created(amount, Box::new(Vector::zero(SITES)))
 }
 
 impl Host {
@@ -174,6 +174,7 @@ fn rights_that_are_given_are_gone_and_arrive_once() {
     host.want(1, 2, 0);
     let (ask, gift) = host.asked_gift().expect("it has more than the other needs");
     assert_eq!((gift.from, gift.to, gift.amount), (owner(0), owner(1), 5), "half of them");
+    assert_eq!(host.rare, ["reservations: a site gave rights"]);
     assert!(!host.sell(6, 11), "the gift is under way");
     host.want(1, 2, 0);
     assert_eq!(host.asked_gift(), None, "the gift has not arrived yet");
@@ -270,6 +271,8 @@ fn sold_out_needs_the_answers_of_all_sites() {
         }
     }
     assert_eq!(host.replies.last(), Some(&Response::Cannot(Cannot::SoldOut { left: 3 })));
+    let path = "reservations: a transaction found that too few rights are left";
+    assert_eq!(host.rare, [path]);
     // One site does not answer, or has another list of sites.
     let mut host = with_rights(2, None);
     host.sent.clear();
@@ -323,7 +326,7 @@ fn a_snapshot_must_contain_what_the_used_rights_depend_on() {
     for (without, later) in [(None, true), (Some(Rule::RightsInSnapshot), false)] {
         let mut host = Host::new(0, without);
         let past = |time| Vector::zero(SITES).with(site(1), Timestamp(time));
-        let entry = |position, past| (position, Entry::Created(5, past));
+        let entry = |position, past| (position, Entry::Created(5, Box::new(past)));
         host.tickets(0, (0, 20), vec![entry(10, past(7)), entry(20, past(8))]);
         let mut reserve = |place: u64, amount: i64, snapshot| {
             let claim = Claim::Tokens(Tokens::of(-amount)).encode();
@@ -343,6 +346,8 @@ fn a_snapshot_must_contain_what_the_used_rights_depend_on() {
                 let key = TICKETS.to_vec();
                 assert_eq!(verdict, Verdict::Later { key, past: past(8) });
                 assert_eq!(reserve(3, 2, 8), Verdict::Promised, "the attempt before has none");
+                let path = "reservations: a snapshot lacked what rights depend on";
+                assert!(host.rare.contains(&path));
             }
             false => assert_eq!(verdict, Verdict::Promised),
         }

@@ -9,9 +9,9 @@ use solera_machine::{
 };
 use solera_membership::{Change as MemberChange, Members, Participant};
 use solera_reservations::{
-    Answer, Body, Bound, Change, Claim, Command, Config, Entry, Epoch, Input, Message, Nonce,
-    Output, PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response, Rule,
-    TakeId, Tokens, Version,
+    Answer, Body, Bound, Change, Claim, Command, Config, Entry, Epoch, Event, Input, Message,
+    Nonce, Output, PROTOCOL, Placed, Policy, Position, Question, Recovery, Reservations, Response,
+    Rule, TakeId, Tokens, Version,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -38,6 +38,8 @@ pub(crate) struct Host {
     pub(crate) asked: Vec<(AskId, Question)>,
     pub(crate) sent: Vec<(SiteId, Body)>,
     pub(crate) promises: u64,
+    /// Rare paths that were taken.
+    pub(crate) rare: Vec<&'static str>,
 }
 
 impl Host {
@@ -68,6 +70,7 @@ impl Host {
             asked: Vec::new(),
             sent: Vec::new(),
             promises: 0,
+            rare: Vec::new(),
         };
         host.collect();
         host.request();
@@ -94,6 +97,7 @@ impl Host {
                 Output::Reply { response, .. } => self.replies.push(response),
                 Output::Ask { ask, question } => self.asked.push((ask, question)),
                 Output::Send { to, message } => self.sent.push((to.site, message.body)),
+                Output::Trace(Event::Rare(path)) => self.rare.push(path.0),
                 Output::Trace(_) => {}
                 Output::Job { work, .. } => match work {},
             }

@@ -35,37 +35,27 @@ impl Request for Rights {
         };
         session.out.array(holders.len());
         for holder in holders {
-            let name = session.worker.site_name(holder.site()).to_owned();
-            let out = &mut session.out;
-            match holder {
+            let count = |number: u64| Some(i64::try_from(number).unwrap_or(i64::MAX));
+            let fields = match holder {
                 Holder::Rights { rights, age, .. } => {
-                    out.map(3);
-                    out.bulk(b"site");
-                    out.bulk(name.as_bytes());
-                    out.bulk(b"rights");
-                    match rights {
-                        Some(rights) => out.integer(i64::try_from(rights).unwrap_or(i64::MAX)),
-                        None => out.null(),
-                    }
-                    out.bulk(b"age-ms");
-                    match rights {
-                        Some(_) => out.integer(age.as_millis().try_into().unwrap_or(i64::MAX)),
-                        None => out.null(),
-                    }
+                    let age = rights.map(|_| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+                    vec![("rights", rights.and_then(count)), ("age-ms", age.and_then(count))]
                 }
-                Holder::Tokens { tokens, answers, .. } => {
-                    out.map(4);
-                    out.bulk(b"site");
-                    out.bulk(name.as_bytes());
-                    let counts = [
-                        (&b"increments"[..], tokens.increments),
-                        (&b"decrements"[..], tokens.decrements),
-                        (&b"answers"[..], u64::from(answers)),
-                    ];
-                    for (field, count) in counts {
-                        out.bulk(field);
-                        out.integer(i64::try_from(count).unwrap_or(i64::MAX));
-                    }
+                Holder::Tokens { tokens, answers, .. } => vec![
+                    ("increments", count(tokens.increments)),
+                    ("decrements", count(tokens.decrements)),
+                    ("answers", count(answers.into())),
+                ],
+            };
+            let out = &mut session.out;
+            out.map(1 + fields.len());
+            out.bulk(b"site");
+            out.bulk(session.worker.site_name(holder.site()).as_bytes());
+            for (field, number) in fields {
+                out.bulk(field.as_bytes());
+                match number {
+                    Some(number) => out.integer(number),
+                    None => out.null(),
                 }
             }
         }

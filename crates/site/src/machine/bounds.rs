@@ -181,8 +181,8 @@ impl Bounds {
             let Some(history) = history.filter(|history| history.upto > from) else { continue };
             let (mut upto, mut read) = (history.upto, Vec::new());
             for update in history.updates {
-                let is_early = origin != self.me && !visible.covers(&update.commit_vec());
-                if is_early && gives(update, feed) {
+                let may_be_early = origin != self.me && gives(update, feed);
+                if may_be_early && !visible.covers(&update.commit_vec()) {
                     upto = Timestamp(update.dot.ts.0 - 1);
                     break;
                 }
@@ -224,12 +224,13 @@ impl Bounds {
 
     /// Returns the entries of a stream that an update contains.
     fn placed(&self, update: &Update, feed: &Feed) -> Vec<Placed> {
-        let (position, past) = (Position(update.dot.ts.0), update.commit_vec());
+        let position = Position(update.dot.ts.0);
+        let past = || Box::new(update.commit_vec());
         let updates = increments(update, &self.keys).filter(|(_, amount)| *amount != 0);
         let updates = updates.map(|(key, amount)| {
             let creates = amount > 0 && self.machine.has_rights(key);
             let entry = match creates {
-                true => Entry::Created(amount.unsigned_abs(), past),
+                true => Entry::Created(amount.unsigned_abs(), past()),
                 false => Entry::Update(amount),
             };
             (key.to_vec(), entry)
@@ -237,7 +238,7 @@ impl Bounds {
         let ended = written_to::<(Vec<u8>, Epoch)>(update, &feed.ends);
         let ended = ended.map(|(key, epoch)| (key, Entry::Ended(epoch)));
         let given = written_to::<(Vec<u8>, Gift)>(update, &feed.gifts);
-        let given = given.map(|(key, gift)| (key, Entry::Given(gift, past)));
+        let given = given.map(|(key, gift)| (key, Entry::Given(gift, past())));
         let entries = updates.chain(ended).chain(given);
         entries.map(|(key, entry)| Placed { position, key, entry }).collect()
     }

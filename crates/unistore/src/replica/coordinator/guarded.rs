@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use solera_certification::Kind;
 use solera_data::{Effect, Key, Op, Outcome};
-use solera_levels::Level;
 use solera_machine::{Address, Guard, Guarded, Now, Refusal, RequestId};
 use solera_time::{Monotonic, Vector};
 
@@ -24,23 +23,14 @@ pub(crate) struct Singles(BTreeMap<TxId, Single>);
 #[derive(Debug)]
 struct Single {
     request: RequestId,
-    past: Vector,
     /// What the client has requested, for another attempt.
-    wanted: Wanted,
+    wanted: ExecuteGuarded,
     /// Number of attempts before this one.
     retries: u8,
     stage: Stage,
     /// Time since when no client waits, because the client has received a response or has
     /// cancelled. A response of the worker that owns the key may still arrive.
     over: Option<Monotonic>,
-}
-
-#[derive(Clone, Debug)]
-struct Wanted {
-    level: Level,
-    key: Key,
-    op: Op,
-    guards: Guarded,
 }
 
 /// Most attempts after the first one, if a guard needs later snapshots.
@@ -138,25 +128,24 @@ impl Replica {
 
     /// Executes a transaction of one operation with guards, for a client of this worker.
     pub(crate) fn execute_guarded(&mut self, now: Now, request: RequestId, it: ExecuteGuarded) {
-        let ExecuteGuarded { past, level, key, op, guards } = it;
-        self.attempt_guarded(now, request, (past, Wanted { level, key, op, guards }), 0);
+        self.attempt_guarded(now, request, it, 0);
     }
 
     fn attempt_guarded(
         &mut self,
         now: Now,
         request: RequestId,
-        (past, wanted): (Vector, Wanted),
+        wanted: ExecuteGuarded,
         retries: u8,
     ) {
-        let tx = self.begin(now, &past, false);
+        let tx = self.begin(now, &wanted.past, false);
         if let Err(error) = self.name_guards(now, tx, wanted.guards.clone()) {
             self.abort(tx);
             return self.worker.reply(request, Response::Failed(error));
         }
         let (stage, over) = (Stage::Operating, None);
-        let Wanted { level, key, op, .. } = wanted.clone();
-        let single = Single { request, past, wanted, retries, stage, over };
+        let ExecuteGuarded { level, key, op, .. } = wanted.clone();
+        let single = Single { request, wanted, retries, stage, over };
         self.coordinator.singles.0.insert(tx, single);
         if let Some(response) = self.operate(now, request, tx, level, &key, &op, Kind::UPDATE) {
             self.operated_guarded(now, tx, response);
@@ -173,7 +162,7 @@ impl Replica {
                 self.commit(now, request, tx, None);
             }
             other => {
-                let (past, waits) = (single.past, single.over.is_none());
+                let (past, waits) = (single.wanted.past, single.over.is_none());
                 self.coordinator.singles.0.remove(&tx);
                 self.abort(tx);
                 if waits {
@@ -293,9 +282,9 @@ impl Replica {
             if let Some(later) = later
                 && let Some(single) = self.retried(tx)
             {
-                let Single { request, mut past, wanted, retries, .. } = single;
-                past.join(&later);
-                return self.attempt_guarded(now, request, (past, wanted), retries + 1);
+                let Single { request, mut wanted, retries, .. } = single;
+                wanted.past.join(&later);
+                return self.attempt_guarded(now, request, wanted, retries + 1);
             }
             let error = CommandError::Guarded(Box::new(refusal));
             self.answer_commit(preparing.request, tx, Response::Failed(error));
