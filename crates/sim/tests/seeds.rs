@@ -224,8 +224,8 @@ fn a_removed_site_need_not_commit() {
 
 /// A site that had just joined was another joining site's donor. Its own snapshots did not yet
 /// contain the data that it had been filled with. So it handed over keys with operations that it
-/// handed over once more as updates, and counters counted twice. `unistore/tests/joining.rs` takes
-/// the rule out.
+/// handed over once more as updates, and counters counted twice.
+/// `unistore/tests/replica/joining.rs` takes the rule out.
 #[test]
 fn a_site_that_has_just_joined_hands_nothing_over() {
     let seed = 300_002_067;

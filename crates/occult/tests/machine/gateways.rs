@@ -1,8 +1,6 @@
 //! Gateways, and the state that homes keep for them, when homes move by force and sites leave and
 //! return.
 
-mod net;
-
 use solera_data::{Effect, Key};
 use solera_machine::{Machine, Now};
 use solera_membership::{Change, Gap, Members};
@@ -13,7 +11,7 @@ use solera_occult::{
 };
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 
-use net::{A, C, Net, P, at, bulk, cut, empty, key_of, only, pass, set, topology};
+use crate::net::{A, C, Net, P, at, bulk, cut, empty, key_of, only, pass, set, topology};
 
 /// The home of shard 1.
 const B: u8 = P;

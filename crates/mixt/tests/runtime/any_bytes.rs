@@ -1,11 +1,10 @@
 //! Arbitrary bytes under the name of a record or in a remote group are rejected, or read and
 //! processed.
 
-mod world;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::world::bench::{Bench, handle, is_commit};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -19,7 +18,6 @@ use solera_mixt::record::Record;
 use solera_mixt::remote_group::RemoteGroup;
 use solera_mixt::store::StoreError;
 use solera_program::value::{Handle, Value};
-use world::bench::{Bench, handle, is_commit};
 
 /// Version of the encoding of records, and their parts, as docs/formats/mixt.md lists them.
 const ENCODING_VERSION: u8 = 5;

@@ -1,11 +1,11 @@
 //! Single transactions under adverse conditions.
 
-mod world;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::world::bench::{Bench, handle, ints, is_commit};
+use crate::world::finish;
 use solera_language::compile::compile;
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
@@ -18,8 +18,6 @@ use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
 use solera_mixt::store::{Location, StoreError};
 use solera_program::value::{Handle, Value};
-use world::bench::{Bench, handle, ints, is_commit};
-use world::finish;
 
 /// Runs the first transaction of a program whose stores are both in one database.
 fn run_in_one_database(source: &str, args: Vec<Value>) -> Outcome {

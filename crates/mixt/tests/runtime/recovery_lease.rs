@@ -1,9 +1,9 @@
 //! Only one coordinator at a time completes a transaction that has begun to take effect.
 
-mod world;
-
 use std::sync::Arc;
 
+use crate::world::bench::{Bench, ints, is_commit};
+use crate::world::finish;
 use solera_levels::Level;
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request};
@@ -13,8 +13,6 @@ use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
 use solera_mixt::store::{Location, StoreError};
-use world::bench::{Bench, ints, is_commit};
-use world::finish;
 
 /// Returns the next request to a database, after `answer` to the last one. Waits end at once.
 fn next(
@@ -339,7 +337,7 @@ fn two_coordinators_that_see_the_commit_in_doubt_acquire_the_lease_in_turn() {
 fn where_commits_merge_a_first_commit_is_repeated_only_when_it_cannot_arrive() {
     let memory = |name| Memory::new(name, &[("all", Level::Causal)]);
     let bind = [("one", 0, "all"), ("other", 1, "all")];
-    let bench = Bench::of(world::bench::MERGING, vec![memory("one"), memory("two")], &bind);
+    let bench = Bench::of(crate::world::bench::MERGING, vec![memory("one"), memory("two")], &bind);
     let mut coordinator = bench.coordinator("merging");
     let mut connections = bench.connections();
     let sent =

@@ -1,8 +1,6 @@
 //! Replicas whose messages are late or missing while homes move: in the end, they have the data of
 //! the homes.
 
-mod net;
-
 use std::cell::Cell;
 
 use solera_data::{Key, Op};
@@ -11,7 +9,7 @@ use solera_membership::{Change, Members, Participant};
 use solera_occult::{Body, Command, Config, Input, Message, Occult, OnStale, Output, Response};
 use solera_time::SiteId;
 
-use net::{
+use crate::net::{
     A, C, Do, Net, P, Sent, at, bulk, cut, cut_link, empty, key_of, now, pass, set, topology,
 };
 

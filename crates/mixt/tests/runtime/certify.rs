@@ -1,7 +1,7 @@
 //! Certification of the values that a failed program has read.
 
-mod world;
-
+use crate::world::bench::Bench;
+use crate::world::finish;
 use solera_levels::Level;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request};
 use solera_mixt::executor::{Clock, Connections, run};
@@ -9,8 +9,6 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::store::StoreError;
 use solera_program::value::Value;
-use world::bench::Bench;
-use world::finish;
 
 const SOURCE: &str = r#"
 store strong : linearizable;

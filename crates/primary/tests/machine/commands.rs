@@ -1,9 +1,7 @@
 //! Guarantees of the machine, step by step, with every message under the test's control.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
-mod cluster;
-
-use cluster::{
+use crate::cluster::{
     A, B, C, Cluster, PARTITIONS, RETRY_MS, accepted_at, address, applied_at, assert_equal, at,
     attach, barrier, key_at, past, without,
 };

@@ -1,10 +1,8 @@
 //! Moves of homes, by agreement and by force, as sessions and transactions experience them.
 
-mod net;
-
 use solera_occult::{Body, CausalTimestamp, Command, Decision, OnStale, Response, ShardId};
 
-use net::{A, C, Do, Net, P, Sent, bulk, cut, cut_link, empty, pass, set};
+use crate::net::{A, C, Do, Net, P, Sent, bulk, cut, cut_link, empty, pass, set};
 
 /// Has a site write a value, and returns the session's past.
 fn write(

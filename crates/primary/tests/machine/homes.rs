@@ -1,9 +1,7 @@
 //! Histories of homes that are lost, restarted or new, and of sites that join.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
-mod cluster;
-
-use cluster::{
+use crate::cluster::{
     A, B, C, Cluster, PARTITIONS, RETRY_MS, applied_at, assert_equal, at, attach, barrier, home_of,
     joining, key_at, key_in, past, without,
 };

@@ -1,9 +1,10 @@
 //! Transactions of users whose rights change while they run.
 
-mod world;
-
 use std::sync::Arc;
 
+use crate::world::bench::Bench;
+use crate::world::users::Lax;
+use crate::world::{Faulty, finish};
 use solera_levels::Level;
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request};
@@ -14,9 +15,6 @@ use solera_mixt::record::Record;
 use solera_mixt::recovery::{Progress, Recovered, denied, forget, progress, recover};
 use solera_mixt::store::{Database, Location};
 use solera_program::value::Value;
-use world::bench::Bench;
-use world::users::Lax;
-use world::{Faulty, finish};
 
 const SOURCE: &str = "
 store strong : linearizable;

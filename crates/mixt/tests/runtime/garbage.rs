@@ -1,9 +1,9 @@
 //! Order and time in which incomplete transactions that wait for one another are completed.
 
-mod world;
-
 use std::sync::Arc;
 
+use crate::world::bench::{Bench, ints, is_commit};
+use crate::world::finish;
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, Request};
 use solera_mixt::executor::{Clock, run};
@@ -11,8 +11,6 @@ use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
 use solera_mixt::store::Location;
-use world::bench::{Bench, ints, is_commit};
-use world::finish;
 
 fn recover_all(bench: &Bench, collector: &Collector) -> Recovered {
     let place = Location { database: "one".into(), space: "all".into() };

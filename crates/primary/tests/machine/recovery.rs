@@ -1,11 +1,11 @@
 //! A rebuilt machine equals the one that wrote the journal, wherever the checkpoint began.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
-mod cluster;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use cluster::{A, B, C, Cluster, PARTITIONS, RETRY_MS, address, joining, key_at, key_in, without};
+use crate::cluster::{
+    A, B, C, Cluster, PARTITIONS, RETRY_MS, address, joining, key_at, key_in, without,
+};
 use solera_data::{Key, Value};
 use solera_machine::{Machine, Now, PartitionId};
 use solera_membership::{Members, Participant};

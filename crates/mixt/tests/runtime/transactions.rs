@@ -1,9 +1,9 @@
 //! Single transactions, step by step.
 
-mod world;
-
 use std::sync::Arc;
 
+use crate::world::bench::{Bench, handle, ints, is_commit, module};
+use crate::world::finish;
 use solera_language::compile::compile;
 use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module, Modules};
@@ -16,8 +16,6 @@ use solera_mixt::record::Record;
 use solera_mixt::recovery::{forget, recover};
 use solera_mixt::store::{Database, Location, StoreError};
 use solera_program::value::{Handle, Value};
-use world::bench::{Bench, handle, ints, is_commit, module};
-use world::finish;
 
 #[test]
 fn stores_are_bound_only_to_spaces_that_are_strong_enough() {

@@ -1,0 +1,9 @@
+//! Tests of the machine.
+//!
+//! They are one program, because each program would compile the generic code again.
+
+mod cluster;
+mod commands;
+mod fits;
+mod homes;
+mod recovery;
