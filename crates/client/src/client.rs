@@ -3,12 +3,14 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use solera_resp::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::connection::{self, Connection};
+use crate::declared::Declared;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
@@ -57,6 +59,8 @@ pub struct Client {
     login: Option<Login>,
     /// The last token that was taken or attached, for reconnecting.
     last_token: Option<Token>,
+    /// The spaces, once they are known.
+    declared: Vec<Declared>,
 }
 
 impl Client {
@@ -99,7 +103,11 @@ impl Client {
 
     pub(crate) async fn open_as(target: Target, login: Option<Login>) -> Result<Client, Error> {
         let connection = dial(&target, login.as_ref()).await?;
-        Ok(Client { target, connection, login, last_token: None })
+        Ok(Client::new(target, connection, login))
+    }
+
+    fn new(target: Target, connection: Connection, login: Option<Login>) -> Client {
+        Client { target, connection, login, last_token: None, declared: Vec::new() }
     }
 
     /// Creates a session over a stream to a site. The session cannot
@@ -111,7 +119,7 @@ impl Client {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Client, Error> {
         let connection = greet(Connection::new(stream), None).await?;
-        Ok(Client { target: Target::Given, connection, login: None, last_token: None })
+        Ok(Client::new(Target::Given, connection, None))
     }
 
     /// Creates a session over streams that `open` returns: one now, and another for each
@@ -185,10 +193,32 @@ impl Client {
     ///
     /// # Errors
     /// `TIMEOUT` after `timeout`; the call may be repeated.
-    pub async fn barrier(&mut self, timeout: Option<std::time::Duration>) -> Result<(), Error> {
+    pub async fn barrier(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let ms = timeout.map_or(0, |timeout| timeout.as_millis()).to_string();
         self.call(&[b"SOLERA.BARRIER", ms.as_bytes()]).await?;
         Ok(())
+    }
+
+    /// Returns the space of a key. Only the first call on a connection asks the server: spaces do
+    /// not change while nodes run.
+    ///
+    /// # Errors
+    /// See [`Client::command`].
+    pub async fn declared(&mut self, key: &str) -> Result<Declared, Error> {
+        if self.declared.is_empty() {
+            let reply = self.call(&[b"SOLERA.SPACES"]).await?;
+            let Value::Array(spaces) = &reply else { return Err(Error::unexpected(&reply)) };
+            let parsed: Option<Vec<_>> = spaces.iter().map(Declared::parse).collect();
+            self.declared = parsed.ok_or_else(|| Error::unexpected(&reply))?;
+        }
+        let matching = self.declared.iter().filter(|space| key.starts_with(&space.prefix));
+        let space = matching.max_by_key(|space| space.prefix.len());
+        space.cloned().ok_or_else(|| Error::Policy(format!("no space has the key '{key}'")))
+    }
+
+    /// Returns the shortest time that a reply took on this connection.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.connection.round_trip
     }
 
     /// Returns the user that the client acts as, as far as it knows. Without access control every
@@ -235,6 +265,7 @@ impl Client {
     /// The site cannot be reached, or cannot attach the past (see [`Client::attach`]).
     pub async fn reconnect(&mut self) -> Result<(), Error> {
         self.connection = dial(&self.target, self.login.as_ref()).await?;
+        self.declared.clear();
         if let Some(token) = self.last_token.clone() {
             self.attach(&token).await?;
         }

@@ -23,9 +23,17 @@ fn optional(value: Value) -> Result<Option<String>, Error> {
     }
 }
 
-fn number(value: Value) -> Result<i64, Error> {
+pub(crate) fn number(value: Value) -> Result<i64, Error> {
     match value {
         Value::Integer(number) => Ok(number),
+        other => Err(Error::unexpected(&other)),
+    }
+}
+
+/// Returns a reply as a set of texts.
+pub(crate) fn texts(value: Value) -> Result<BTreeSet<String>, Error> {
+    match value {
+        Value::Set(items) | Value::Array(items) => items.into_iter().map(text).collect(),
         other => Err(Error::unexpected(&other)),
     }
 }
@@ -76,10 +84,7 @@ impl Client {
 
     /// SMEMBERS: returns the elements.
     pub async fn smembers(&mut self, key: &str) -> Result<BTreeSet<String>, Error> {
-        match self.call(&[b"SMEMBERS", key.as_bytes()]).await? {
-            Value::Set(items) | Value::Array(items) => items.into_iter().map(text).collect(),
-            other => Err(Error::unexpected(&other)),
-        }
+        texts(self.call(&[b"SMEMBERS", key.as_bytes()]).await?)
     }
 
     /// HSET of one field: returns whether the field is new.

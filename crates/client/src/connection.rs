@@ -3,7 +3,7 @@
 use std::io::ErrorKind::{NotConnected, TimedOut};
 use std::pin::Pin;
 use std::task::{Context, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use solera_resp::{ReplyParser, Value, encode_command};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -21,6 +21,8 @@ pub(crate) struct Connection {
     pub(crate) site: Option<String>,
     /// Maximal time to wait for a reply, if any.
     pub(crate) timeout: Option<Duration>,
+    /// Shortest time that a reply took.
+    pub(crate) round_trip: Duration,
     /// Whether the caller has stopped waiting for a reply that is still outstanding.
     late: bool,
     stream: Box<dyn Stream>,
@@ -35,6 +37,7 @@ impl Connection {
             cluster: "solera".to_owned(),
             site: None,
             timeout: None,
+            round_trip: Duration::MAX,
             late: false,
             stream: Box::new(stream),
             parser: ReplyParser::default(),
@@ -47,7 +50,10 @@ impl Connection {
     pub(crate) async fn call(&mut self, command: &[&[u8]]) -> Result<Value, Error> {
         self.output.clear();
         encode_command(&mut self.output, command);
-        Ok(self.replies(1).await?.remove(0))
+        let began = Instant::now();
+        let reply = self.replies(1).await?.remove(0);
+        self.round_trip = self.round_trip.min(began.elapsed());
+        Ok(reply)
     }
 
     /// Sends commands at once and waits for all replies. Reads replies while it sends the commands.

@@ -36,6 +36,8 @@ pub enum Error {
     },
     /// The reply has a type that the command does not return.
     UnexpectedReply(String),
+    /// A value was opened with a type or a policy that contradicts its space.
+    Policy(String),
 }
 
 impl Error {
@@ -96,6 +98,7 @@ impl fmt::Display for Error {
                 "ABORTED conflict on '{key}' in the last of {attempts} attempts; nothing was changed"
             ),
             Error::Unavailable { message, .. } => write!(f, "UNAVAILABLE {message}"),
+            Error::Policy(reason) => f.write_str(reason),
             Error::UnexpectedReply(reply) => write!(f, "unexpected reply: {reply}"),
         }
     }

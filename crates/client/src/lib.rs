@@ -25,8 +25,10 @@
 mod client;
 mod commands;
 mod connection;
+mod declared;
 mod endpoint;
 mod error;
+pub mod ipa;
 pub mod mixed;
 mod transaction;
 

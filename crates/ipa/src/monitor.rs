@@ -17,7 +17,7 @@ const BUCKETS: usize = 96;
 /// Number of reads that are attempted in any case, to learn.
 const FEW: u32 = 4;
 /// A read is attempted if at least this share of the known reads arrived within its bound.
-const LIKELY: f64 = 0.9;
+const LIKELY: f64 = 0.75;
 /// One of this many reads that are unlikely to arrive in time is attempted: 1.6%.
 const PROBED: u32 = 64;
 

@@ -44,6 +44,20 @@ pub enum Rushed<T> {
 }
 
 impl<T> Rushed<T> {
+    /// Labels a value that was read at a level. Returns `None` if no read is answered at this
+    /// level. The caller guarantees the level, as for [`At::new`].
+    pub fn labelled(value: T, level: Level) -> Option<Rushed<T>> {
+        Some(match level {
+            Level::Linearizable => Rushed::Consistent(At::new(value)),
+            Level::Por => Rushed::Por(At::new(value)),
+            Level::Quorum => Rushed::Quorum(At::new(value)),
+            Level::LocalQuorum => Rushed::LocalQuorum(At::new(value)),
+            Level::Causal => Rushed::Causal(At::new(value)),
+            Level::Eventual => Rushed::Inconsistent(At::new(value)),
+            Level::PcPsi | Level::Speculative => return None,
+        })
+    }
+
     /// Returns the level.
     pub fn level(&self) -> Level {
         match self {

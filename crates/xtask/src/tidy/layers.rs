@@ -279,6 +279,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         Layer::Programming,
         &[
             "solera-data",
+            "solera-ipa",
             "solera-levels",
             "solera-mixt",
             "solera-program",
@@ -429,6 +430,7 @@ const CLIENT: &str = "solera";
 /// no server, session, host, journal, configuration or protocol.
 const CLIENT_MAY_REACH: &[&str] = &[
     "solera-data",
+    "solera-ipa",
     "solera-language",
     "solera-levels",
     "solera-macros",

@@ -1,0 +1,62 @@
+//! Data types whose reads return how consistent the value is (IPA §3). **Experimental.**
+//!
+//! A program opens a value with a policy: [`Consistency`] reads at a level, [`LatencyBound`] at the
+//! strongest level that arrives in time, and [`ErrorTolerance`] returns an interval that contains
+//! the value. The policy determines the type of what a read returns, so a program that confuses a
+//! value that may be old with a current one does not compile.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use solera::ipa::{Answer, ErrorTolerance, LatencyBound, Pool, Rushed, Set, Taken};
+//! # use solera::ipa::Counter;
+//!
+//! # async fn example(mut client: solera::Client) -> Result<(), solera::Error> {
+//! let views = Counter::open(&mut client, "views:home", ErrorTolerance::percent(5)).await?;
+//! views.add(&mut client, 1).await?;
+//! match views.read(&mut client).await?.at_least(1000) {
+//!     Answer::Yes => println!("a thousand visitors"),
+//!     Answer::No | Answer::Perhaps => {}
+//! }
+//!
+//! let bound = LatencyBound(Duration::from_millis(50));
+//! let followers = Set::open(&mut client, "followers:ann", bound).await?;
+//! match followers.contains(&mut client, "bob").await? {
+//!     Rushed::Consistent(follows) if *follows => println!("bob follows ann"),
+//!     Rushed::Consistent(_) => println!("bob does not follow ann"),
+//!     rest => println!("perhaps {}", rest.weaken().endorse()),
+//! }
+//!
+//! let tickets = Pool::open(&mut client, "tickets:show", bound).await?;
+//! match tickets.take(&mut client, 2).await? {
+//!     Taken::Units(ids) => println!("sold {}", ids.join(" and ")),
+//!     Taken::SoldOut { .. } => println!("sold out"),
+//!     Taken::CannotTell { .. } => println!("try again later"),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What a space declares in `solera.toml` applies to all programs. Opening a value fails if its
+//! space has another type or tolerance, or does not offer the level. The types send the commands
+//! that any Redis client can send.
+//!
+//! Reads are refused inside a transaction, because they return the present value and not that of a
+//! snapshot. Updates may be part of a transaction. A [`Pool`] or [`BoundedCounter`] then takes its
+//! units when the transaction commits: the commit fails with the codes `SOLDOUT` and `TRYAGAIN`.
+
+mod counter;
+mod policy;
+mod pool;
+mod set;
+
+pub use crate::declared::Declared;
+pub use counter::Counter;
+pub use policy::{Consistency, CountPolicy, ErrorTolerance, LatencyBound, Policy, Wanted};
+pub use pool::{BoundedCounter, Pool, Taken};
+pub use set::Set;
+#[doc(no_inline)]
+pub use solera_ipa::{
+    Answer, At, Causal, Consistent, Inconsistent, Integer, Interval, LocalQuorum, Overflow, PcPsi,
+    Por, Quorum, Rushed, Speculative, level,
+};

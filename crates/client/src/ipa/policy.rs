@@ -1,0 +1,270 @@
+//! Consistency policies (IPA §3.3).
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use solera_ipa::level::LevelMarker;
+use solera_ipa::{At, Interval, Rushed};
+use solera_levels::Level;
+use solera_resp::Value;
+
+use super::Declared;
+use crate::client::Client;
+use crate::error::Error;
+
+/// How a read is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// At this level or a stronger one.
+    At(Level),
+    /// At the strongest level that arrives within this time.
+    Within(Duration),
+}
+
+/// Policy for reads of any type.
+pub trait Policy: Copy + Send + Sync {
+    /// Type of the result of a read that returns a `T`.
+    type Read<T>;
+
+    /// Returns how reads are executed.
+    fn wanted(&self) -> Wanted;
+
+    /// Labels a value that was read at a level. Returns `None` if this policy does not permit the
+    /// level.
+    fn label<T>(&self, value: T, level: Level) -> Option<Self::Read<T>>;
+
+    /// Checks that a space permits the policy.
+    ///
+    /// # Errors
+    /// [`Error::Policy`].
+    fn check(&self, _space: &Declared) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Policy for reads of numbers.
+pub trait CountPolicy: Copy + Send + Sync {
+    /// Type of the result.
+    type Count;
+
+    /// Runs `command`, which reads the number under a key and is given without the key.
+    ///
+    /// # Errors
+    /// See [`Client::command`]; also errors of SOLERA.READ and SOLERA.INTERVAL.
+    fn count(
+        &self,
+        client: &mut Client,
+        key: &str,
+        command: &str,
+    ) -> impl Future<Output = Result<Self::Count, Error>> + Send;
+
+    /// Checks that a space permits the policy.
+    ///
+    /// # Errors
+    /// [`Error::Policy`].
+    fn check(&self, space: &Declared) -> Result<(), Error>;
+}
+
+/// Reads at level `L` or a stronger one return an [`At<T, L>`].
+///
+/// ```
+/// use solera::ipa::{Consistency, level};
+///
+/// let strong = Consistency::<level::Linearizable>::new();
+/// # let _ = strong;
+/// ```
+pub struct Consistency<L>(PhantomData<L>);
+
+impl<L: LevelMarker> Consistency<L> {
+    /// Creates the policy.
+    pub const fn new() -> Self {
+        Consistency(PhantomData)
+    }
+}
+
+impl<L: LevelMarker> Default for Consistency<L> {
+    fn default() -> Self {
+        Consistency::new()
+    }
+}
+
+impl<L> Clone for Consistency<L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L> Copy for Consistency<L> {}
+
+impl<L: LevelMarker> fmt::Debug for Consistency<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Consistency({})", L::LEVEL)
+    }
+}
+
+impl<L: LevelMarker + Send + Sync> Policy for Consistency<L> {
+    type Read<T> = At<T, L>;
+
+    fn wanted(&self) -> Wanted {
+        Wanted::At(L::LEVEL)
+    }
+
+    fn label<T>(&self, value: T, level: Level) -> Option<At<T, L>> {
+        level.at_least(L::LEVEL).then(|| At::new(value))
+    }
+
+    fn check(&self, space: &Declared) -> Result<(), Error> {
+        match space.level {
+            Some(level) if level.at_least(L::LEVEL) => Ok(()),
+            Some(level) => Err(space.refuse(&format!("has level {level}, not {}", L::LEVEL))),
+            None => Err(space.refuse("has no level of the lattice")),
+        }
+    }
+}
+
+/// Reads return the strongest value that arrives within this time, or else the first one, as a
+/// [`Rushed<T>`]. The time is counted from the call. The client subtracts the shortest round trip
+/// to the site that it has seen, and the site, which counts whole milliseconds, does the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatencyBound(pub Duration);
+
+impl Policy for LatencyBound {
+    type Read<T> = Rushed<T>;
+
+    fn wanted(&self) -> Wanted {
+        Wanted::Within(self.0)
+    }
+
+    fn label<T>(&self, value: T, level: Level) -> Option<Rushed<T>> {
+        Rushed::labelled(value, level)
+    }
+}
+
+impl<P: Policy> CountPolicy for P {
+    type Count = P::Read<i64>;
+
+    async fn count(
+        &self,
+        client: &mut Client,
+        key: &str,
+        command: &str,
+    ) -> Result<P::Read<i64>, Error> {
+        client.read_under(self, key, &[command.as_bytes()], count).await
+    }
+
+    fn check(&self, space: &Declared) -> Result<(), Error> {
+        Policy::check(self, space)
+    }
+}
+
+/// Reads return an [`Interval`] that contains the number. Its width is at most this part of its
+/// bound that is nearer to 0. The space declares the same tolerance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorTolerance {
+    ppm: u32,
+}
+
+impl ErrorTolerance {
+    /// Creates a tolerance from whole percents.
+    pub const fn percent(percents: u32) -> Self {
+        ErrorTolerance { ppm: percents.saturating_mul(10_000) }
+    }
+
+    /// Creates a tolerance from parts per million: 5000 are 0.5%.
+    pub const fn parts_per_million(ppm: u32) -> Self {
+        ErrorTolerance { ppm }
+    }
+}
+
+impl fmt::Display for ErrorTolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", f64::from(self.ppm) / 10_000.0)
+    }
+}
+
+impl CountPolicy for ErrorTolerance {
+    type Count = Interval<i64>;
+
+    async fn count(
+        &self,
+        client: &mut Client,
+        key: &str,
+        _command: &str,
+    ) -> Result<Interval<i64>, Error> {
+        client.interval(key).await
+    }
+
+    fn check(&self, space: &Declared) -> Result<(), Error> {
+        match space.tolerance_ppm {
+            Some(declared) if declared == self.ppm => Ok(()),
+            Some(declared) => {
+                let declared = ErrorTolerance { ppm: declared };
+                Err(space.refuse(&format!("has an error tolerance of {declared}, not {self}")))
+            }
+            None => Err(space.refuse(&format!("has no error bound, and not one of {self}"))),
+        }
+    }
+}
+
+impl Client {
+    /// Runs a command that reads one key, such as `HGET field`, under a policy: for data types
+    /// of one's own. The command is given without the key; `decode` converts its reply.
+    ///
+    /// # Errors
+    /// See [`Client::command`]; also errors of SOLERA.READ and of `decode`.
+    pub async fn read_under<P: Policy, T>(
+        &mut self,
+        policy: &P,
+        key: &str,
+        command: &[&[u8]],
+        decode: impl FnOnce(Value) -> Result<T, Error>,
+    ) -> Result<P::Read<T>, Error> {
+        let (how, value) = match policy.wanted() {
+            Wanted::At(level) => (&b"AT"[..], level.name().to_owned()),
+            Wanted::Within(bound) => {
+                let left = bound.saturating_sub(self.round_trip());
+                (&b"WITHIN"[..], left.as_millis().max(1).to_string())
+            }
+        };
+        let mut request = vec![&b"SOLERA.READ"[..], key.as_bytes(), how, value.as_bytes()];
+        request.extend(command);
+        let reply = self.call(&request).await?;
+        let Value::Array(parts) = reply else { return Err(Error::unexpected(&reply)) };
+        let Ok([value, Value::Bulk(level)]) = <[Value; 2]>::try_from(parts) else {
+            return Err(Error::Protocol("SOLERA.READ returns a value and its level".to_owned()));
+        };
+        let level = String::from_utf8_lossy(&level).into_owned();
+        let labelled = level.parse().ok().zip(Some(decode(value)?));
+        labelled
+            .and_then(|(level, value)| policy.label(value, level))
+            .ok_or_else(|| Error::Policy(format!("the value of '{key}' has level {level}")))
+    }
+
+    /// Returns an interval that contains the value of a counter with a bound.
+    ///
+    /// # Errors
+    /// See [`Client::command`]; also errors of SOLERA.INTERVAL.
+    pub async fn interval(&mut self, key: &str) -> Result<Interval<i64>, Error> {
+        let reply = self.call(&[b"SOLERA.INTERVAL", key.as_bytes()]).await?;
+        let bounds = match &reply {
+            Value::Array(bounds) => match bounds[..] {
+                [Value::Integer(min), Value::Integer(max)] => Interval::new(min, max).ok(),
+                _ => None,
+            },
+            _ => None,
+        };
+        bounds.ok_or_else(|| Error::unexpected(&reply))
+    }
+}
+
+/// Returns a reply as a number. A counter that does not exist is 0.
+fn count(reply: Value) -> Result<i64, Error> {
+    let number = match &reply {
+        Value::Null => Some(0),
+        Value::Integer(number) => Some(*number),
+        Value::Bulk(digits) => std::str::from_utf8(digits).ok().and_then(|it| it.parse().ok()),
+        _ => None,
+    };
+    number.ok_or_else(|| Error::unexpected(&reply))
+}

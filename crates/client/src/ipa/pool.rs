@@ -1,0 +1,176 @@
+//! Bounded counters and pools: values that no failure makes negative (IPA §4.4).
+
+use solera_ipa::Interval;
+use solera_resp::Value;
+
+use super::CountPolicy;
+use crate::client::Client;
+use crate::error::Error;
+
+/// Result of taking units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it is an error to use units that were not taken"]
+pub enum Taken<T> {
+    /// The units were taken.
+    Units(T),
+    /// Fewer units were left at all sites together. Nothing was changed.
+    SoldOut {
+        /// Message of the server.
+        reason: String,
+    },
+    /// The site has too few units, and could not find out whether others have some. Nothing was
+    /// changed.
+    CannotTell {
+        /// Message of the server.
+        reason: String,
+    },
+}
+
+impl<T> Taken<T> {
+    /// Converts the result of a command that takes units.
+    fn of(result: Result<T, Error>) -> Result<Taken<T>, Error> {
+        match result {
+            Ok(units) => Ok(Taken::Units(units)),
+            Err(Error::Server { code, message: reason }) if code == "SOLDOUT" => {
+                Ok(Taken::SoldOut { reason })
+            }
+            Err(Error::Server { code, message: reason }) if code == "TRYAGAIN" => {
+                Ok(Taken::CannotTell { reason })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A counter that is never negative, in a space of type `bounded-counter`.
+#[derive(Clone, Debug)]
+pub struct BoundedCounter<P> {
+    key: String,
+    policy: P,
+}
+
+impl<P: CountPolicy> BoundedCounter<P> {
+    /// Opens the counter under a key.
+    ///
+    /// # Errors
+    /// See [`Counter::open`](super::Counter::open).
+    pub async fn open(
+        client: &mut Client,
+        key: impl Into<String>,
+        policy: P,
+    ) -> Result<BoundedCounter<P>, Error> {
+        let key = check(client, key.into(), "bounded-counter", &policy).await?;
+        Ok(BoundedCounter { key, policy })
+    }
+
+    /// Adds a number.
+    ///
+    /// # Errors
+    /// See [`Client::command`].
+    pub async fn add(&self, client: &mut Client, number: u32) -> Result<(), Error> {
+        client.incr_by(&self.key, number.into()).await.map(drop)
+    }
+
+    /// Subtracts a number, if the value is at least as great.
+    ///
+    /// # Errors
+    /// See [`Client::command`].
+    pub async fn subtract(&self, client: &mut Client, number: u32) -> Result<Taken<()>, Error> {
+        Taken::of(client.incr_by(&self.key, -i64::from(number)).await.map(drop))
+    }
+
+    /// Reads the value.
+    ///
+    /// # Errors
+    /// See [`CountPolicy::count`].
+    pub async fn read(&self, client: &mut Client) -> Result<P::Count, Error> {
+        self.policy.count(client, &self.key, "GET").await
+    }
+
+    /// Asks all sites for their units. The interval is exact while nobody changes the counter.
+    ///
+    /// # Errors
+    /// See [`Client::interval`].
+    pub async fn count(&self, client: &mut Client) -> Result<Interval<i64>, Error> {
+        client.interval(&self.key).await
+    }
+}
+
+/// A pool of units, each with an identifier that no other client gets, in a space of type `pool`.
+#[derive(Clone, Debug)]
+pub struct Pool<P> {
+    key: String,
+    policy: P,
+}
+
+impl<P: CountPolicy> Pool<P> {
+    /// Opens the pool under a key.
+    ///
+    /// # Errors
+    /// See [`Counter::open`](super::Counter::open).
+    pub async fn open(
+        client: &mut Client,
+        key: impl Into<String>,
+        policy: P,
+    ) -> Result<Pool<P>, Error> {
+        let key = check(client, key.into(), "pool", &policy).await?;
+        Ok(Pool { key, policy })
+    }
+
+    /// Adds units.
+    ///
+    /// # Errors
+    /// See [`Client::command`].
+    pub async fn grow(&self, client: &mut Client, units: u32) -> Result<(), Error> {
+        let units = units.to_string();
+        client.call(&[b"SOLERA.GROW", self.key.as_bytes(), units.as_bytes()]).await.map(drop)
+    }
+
+    /// Takes units, all or none, and returns their identifiers: UUIDs. In a transaction, they are
+    /// valid if it commits.
+    ///
+    /// # Errors
+    /// See [`Client::command`].
+    pub async fn take(&self, client: &mut Client, units: u32) -> Result<Taken<Vec<String>>, Error> {
+        let units = units.to_string();
+        let request = [b"SOLERA.TAKE", self.key.as_bytes(), units.as_bytes()];
+        let taken = client.call(&request).await.and_then(|reply| {
+            let Value::Array(ids) = &reply else { return Err(Error::unexpected(&reply)) };
+            let text = |id: &Value| match id {
+                Value::Bulk(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+                _ => Err(Error::unexpected(&reply)),
+            };
+            ids.iter().map(text).collect()
+        });
+        Taken::of(taken)
+    }
+
+    /// Reads the number of units that are left.
+    ///
+    /// # Errors
+    /// See [`CountPolicy::count`].
+    pub async fn left(&self, client: &mut Client) -> Result<P::Count, Error> {
+        self.policy.count(client, &self.key, "GET").await
+    }
+
+    /// Asks all sites for their units. The interval is exact while nobody changes the pool.
+    ///
+    /// # Errors
+    /// See [`Client::interval`].
+    pub async fn count(&self, client: &mut Client) -> Result<Interval<i64>, Error> {
+        client.interval(&self.key).await
+    }
+}
+
+/// Checks that a key may be opened with a type and a policy, and returns it.
+async fn check(
+    client: &mut Client,
+    key: String,
+    of_type: &str,
+    policy: &impl CountPolicy,
+) -> Result<String, Error> {
+    let space = client.declared(&key).await?;
+    space.expect_type(of_type, false)?;
+    policy.check(&space)?;
+    Ok(key)
+}

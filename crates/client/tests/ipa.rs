@@ -1,0 +1,259 @@
+//! Tests of the types that state how consistent a value is, on a cluster in this process.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use solera::ipa::{
+    Answer, BoundedCounter, Causal, Consistency, Consistent, Counter, ErrorTolerance, Interval,
+    LatencyBound, Pool, Rushed, Set, Taken, level,
+};
+use solera::{Client, Error};
+use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides};
+
+const SPACES: &str = "
+    [[space]]
+    name = 'strong'
+    prefix = 's:'
+    level = 'linearizable'
+    [[space]]
+    name = 'views'
+    prefix = 'v:'
+    level = 'causal'
+    type = 'counter'
+    error = '5%'
+    lease_ms = 500
+    [[space]]
+    name = 'stock'
+    prefix = 'b:'
+    level = 'causal'
+    type = 'bounded-counter'
+    [[space]]
+    name = 'tickets'
+    prefix = 't:'
+    level = 'causal'
+    type = 'pool'
+";
+
+const STRONG: Consistency<level::Linearizable> = Consistency::new();
+const CAUSAL: Consistency<level::Causal> = Consistency::new();
+
+fn cluster() -> Embedded {
+    let spec = ClusterSpec::parse("config", SPACES, Overrides::default()).unwrap();
+    Embedded::with(spec).unwrap()
+}
+
+/// Cuts a site off from the two others.
+async fn cut_off(cluster: &Embedded, site: &str, others: [&str; 2]) {
+    for other in others {
+        let fault = Fault::Cut { a: site.into(), b: other.into() };
+        cluster.inject(fault).await.unwrap();
+    }
+}
+
+fn reason<T>(result: Result<T, Error>) -> String {
+    match result {
+        Err(Error::Policy(reason)) => reason,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("it was opened"),
+    }
+}
+
+/// The code of the guide.
+#[tokio::test]
+async fn values_are_opened_with_policies() -> Result<(), Error> {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await?;
+    let views = Counter::open(&mut client, "v:home", ErrorTolerance::percent(5)).await?;
+    views.add(&mut client, 1).await?;
+    let read: Interval<i64> = views.read(&mut client).await?;
+    let popular = matches!(read.at_least(1000), Answer::Yes);
+    assert!(!popular);
+
+    let bound = LatencyBound(Duration::from_millis(50));
+    let followers = Set::open(&mut client, "s:followers", bound).await?;
+    followers.add(&mut client, "bob").await?;
+    let text = match followers.contains(&mut client, "bob").await? {
+        Rushed::Consistent(follows) if *follows => "bob follows you",
+        Rushed::Consistent(_) => "bob does not follow you",
+        rest if *rest.weaken().endorse() => "bob seems to follow you",
+        _ => "ask later",
+    };
+    assert!(text.starts_with("bob"));
+
+    let causal = Consistency::<level::Causal>::new();
+    let tickets = Pool::open(&mut client, "t:concert", causal).await?;
+    tickets.grow(&mut client, 100).await?;
+    let text = match tickets.take(&mut client, 2).await? {
+        Taken::Units(ids) => format!("your tickets: {}", ids.join(", ")),
+        Taken::SoldOut { .. } => "sold out".to_owned(),
+        Taken::CannotTell { .. } => "try again later".to_owned(),
+    };
+    assert!(text.starts_with("your tickets"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_policy_determines_the_type_of_a_read() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let counter = Counter::open(&mut client, "s:n", STRONG).await.unwrap();
+    let zero: Consistent<i64> = counter.read(&mut client).await.unwrap();
+    assert_eq!(*zero, 0);
+    counter.add(&mut client, 7).await.unwrap();
+    // Another site reads it strongly at once.
+    let mut there = cluster.client(1).await.unwrap();
+    let seven: Consistent<i64> = counter.read(&mut there).await.unwrap();
+    assert_eq!(*seven, 7);
+    let weak = Counter::open(&mut client, "s:n", CAUSAL).await.unwrap();
+    let weak: Causal<i64> = weak.read(&mut client).await.unwrap();
+    assert_eq!(*weak.endorse(), 7, "a session sees what it has written");
+
+    let views = Counter::open(&mut client, "v:1", ErrorTolerance::percent(5)).await.unwrap();
+    views.add(&mut client, 1000).await.unwrap();
+    let interval: Interval<i64> = views.read(&mut client).await.unwrap();
+    assert!(interval.contains(1000), "{interval}");
+    assert!(matches!(interval.at_least(900), Answer::Yes));
+}
+
+#[tokio::test]
+async fn a_read_with_a_bound_returns_the_level_that_it_had() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let long = LatencyBound(Duration::from_secs(60));
+    let set = Set::open(&mut client, "s:set", long).await.unwrap();
+    set.add(&mut client, "ann").await.unwrap();
+    let found = set.contains(&mut client, "ann").await.unwrap();
+    assert!(matches!(found, Rushed::Consistent(found) if *found), "{found:?}");
+    assert!(matches!(set.size(&mut client).await.unwrap(), Rushed::Consistent(size) if *size == 1));
+    // Without a quorum, only the local value arrives.
+    cut_off(&cluster, "1", ["2", "3"]).await;
+    let short = LatencyBound(Duration::from_millis(20));
+    let set = Set::open(&mut client, "s:set", short).await.unwrap();
+    match set.elements(&mut client).await.unwrap() {
+        Rushed::Causal(elements) => {
+            assert_eq!(*elements.endorse(), BTreeSet::from(["ann".to_owned()]));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_size_of_a_set_may_have_its_own_policy() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let set = Set::open_with_size(&mut client, "s:set", STRONG, CAUSAL).await.unwrap();
+    set.add(&mut client, "ann").await.unwrap();
+    set.add(&mut client, "bob").await.unwrap();
+    set.remove(&mut client, "bob").await.unwrap();
+    let found: Consistent<bool> = set.contains(&mut client, "bob").await.unwrap();
+    assert!(!*found);
+    let size: Causal<i64> = set.size(&mut client).await.unwrap();
+    assert_eq!(*size.endorse(), 1);
+}
+
+#[tokio::test]
+async fn sold_out_and_cannot_tell_are_different_answers() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let pool = Pool::open(&mut client, "t:show", CAUSAL).await.unwrap();
+    pool.grow(&mut client, 3).await.unwrap();
+    let Taken::Units(ids) = pool.take(&mut client, 2).await.unwrap() else {
+        panic!("three are left")
+    };
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 2);
+    assert_eq!(*pool.left(&mut client).await.unwrap().endorse(), 1);
+    assert_eq!(pool.count(&mut client).await.unwrap().bounds(), (1, 1));
+    let refused = pool.take(&mut client, 2).await.unwrap();
+    assert!(matches!(refused, Taken::SoldOut { .. }), "{refused:?}");
+
+    let stock = BoundedCounter::open(&mut client, "b:shirt", CAUSAL).await.unwrap();
+    stock.add(&mut client, 5).await.unwrap();
+    assert_eq!(stock.subtract(&mut client, 2).await.unwrap(), Taken::Units(()));
+    let refused = stock.subtract(&mut client, 4).await.unwrap();
+    assert!(matches!(refused, Taken::SoldOut { .. }), "{refused:?}");
+    assert_eq!(*stock.read(&mut client).await.unwrap().endorse(), 3);
+
+    cut_off(&cluster, "1", ["2", "3"]).await;
+    let refused = pool.take(&mut client, 2).await.unwrap();
+    assert!(matches!(refused, Taken::CannotTell { .. }), "{refused:?}");
+    assert!(matches!(pool.take(&mut client, 1).await.unwrap(), Taken::Units(_)), "it has this one");
+}
+
+#[tokio::test]
+async fn units_in_a_transaction_are_taken_when_it_commits() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let pool = Pool::open(&mut client, "t:show", CAUSAL).await.unwrap();
+    pool.grow(&mut client, 1).await.unwrap();
+    let buy = async |client: &mut Client| {
+        let pool = &pool;
+        let order = client.transaction(async |tx| {
+            tx.set("order", "paid").await?;
+            pool.take(tx, 1).await
+        });
+        order.await
+    };
+    assert!(matches!(buy(&mut client).await.unwrap(), Taken::Units(ids) if ids.len() == 1));
+    client.del("order").await.unwrap();
+    let refused = buy(&mut client).await.unwrap_err();
+    assert_eq!(refused.code(), Some("SOLDOUT"), "{refused}");
+    assert_eq!(client.get("order").await.unwrap(), None, "nothing was changed");
+}
+
+#[tokio::test]
+async fn a_value_is_opened_only_as_its_space_declares() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let client = &mut client;
+    let five = ErrorTolerance::percent(5);
+    for (refused, expected) in [
+        (
+            reason(Counter::open(client, "v:1", ErrorTolerance::percent(1)).await),
+            "space 'views' has an error tolerance of 5%, not 1%",
+        ),
+        (
+            reason(Counter::open(client, "s:1", ErrorTolerance::parts_per_million(5)).await),
+            "space 'strong' has no error bound, and not one of 0.0005%",
+        ),
+        (
+            reason(Counter::open(client, "v:1", STRONG).await),
+            "space 'views' has level causal, not linearizable",
+        ),
+        (
+            reason(Counter::open(client, "t:1", CAUSAL).await),
+            "space 'tickets' has type 'pool', not 'counter'",
+        ),
+        (
+            reason(Pool::open(client, "b:1", CAUSAL).await),
+            "space 'stock' has type 'bounded-counter', not 'pool'",
+        ),
+        (
+            reason(Pool::open(client, "x", CAUSAL).await),
+            "space 'default' declares no type, and not 'pool'",
+        ),
+        (reason(Pool::open(client, "t:1", five).await), "space 'tickets' has no error bound"),
+        (
+            reason(Set::open(client, "v:1", CAUSAL).await),
+            "space 'views' has type 'counter', not 'set'",
+        ),
+        (
+            reason(Set::open_with_size(client, "s:1", STRONG, five).await),
+            "space 'strong' has no error bound",
+        ),
+    ] {
+        assert!(refused.starts_with(expected), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_counter_of_something_else_is_an_error() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    client.sadd("s:x", "element").await.unwrap();
+    let counter = Counter::open(&mut client, "s:x", STRONG).await.unwrap();
+    let refused = counter.read(&mut client).await.unwrap_err();
+    assert_eq!(refused.code(), Some("WRONGTYPE"), "{refused}");
+    client.set("s:y", "text").await.unwrap();
+    let counter = Counter::open(&mut client, "s:y", STRONG).await.unwrap();
+    assert!(matches!(counter.read(&mut client).await, Err(Error::UnexpectedReply(_))));
+}
