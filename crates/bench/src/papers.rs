@@ -3,7 +3,9 @@
 //! | module | subject |
 //! |---|---|
 //! | `calibrate` | the table of costs of virtual clusters |
+//! | `ipa` | IPA §5, Figures 5 to 9 |
 //! | `mixt` | MixT §8, Figures 15 to 17 |
+//! | `network` | emulated delays between clients and servers |
 //! | `occult` | Occult §2 and §8, Figures 2 and 6 to 9 |
 //! | `page`, `plot` | HTML pages and plots |
 //! | `predict` | whether virtual clusters predict real ones |
@@ -13,7 +15,9 @@
 //! | `unistore` | UniStore §8, Figures 3 to 6 |
 
 pub mod calibrate;
+pub mod ipa;
 pub mod mixt;
+mod network;
 pub mod occult;
 mod page;
 mod plot;

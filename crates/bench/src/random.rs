@@ -60,18 +60,24 @@ impl Random {
     }
 }
 
-/// Zipf's distribution with exponent 1: the n-th number, counted from 0, has a probability
-/// proportional to 1/(n + 1).
+/// Zipf's distribution: the n-th number, counted from 0, has a probability proportional to
+/// 1/(n + 1), to the power of an exponent.
 pub(crate) struct Zipf {
     /// Cumulative weights.
     sums: Vec<f64>,
 }
 
 impl Zipf {
-    /// Creates the distribution of the numbers below `count`, which must be at least 1.
+    /// Creates the distribution of the numbers below `count`, which must be at least 1, with
+    /// exponent 1.
     pub(crate) fn new(count: usize) -> Zipf {
+        Zipf::with_exponent(count, 1.0)
+    }
+
+    /// Creates the distribution of the numbers below `count`, which must be at least 1.
+    pub(crate) fn with_exponent(count: usize, exponent: f64) -> Zipf {
         let sums = (1..=count).scan(0.0, |sum, n| {
-            *sum += 1.0 / n as f64;
+            *sum += (n as f64).powf(-exponent);
             Some(*sum)
         });
         Zipf { sums: sums.collect() }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use solera_bench::papers::{Effort, Results, calibrate, mixt, occult, predict, turns, unistore};
+use solera_bench::papers::{
+    Effort, Results, calibrate, ipa, mixt, occult, predict, turns, unistore,
+};
 
 use crate::stores;
 
@@ -16,6 +18,7 @@ Examples:
   solera papers mixt                         mixed transactions over two clusters
   solera papers mixt --postgres URL          also over PostgreSQL
   scripts/with-stores solera papers mixt     the same, with a temporary server
+  solera papers ipa                          bounds of latency and error under emulated delays
   solera papers occult                       Occult in virtual clusters of the paper's shape
   solera papers calibrate > crates/bench/src/virtual_cluster/costs.json
                                              recounts the costs of virtual clusters in minutes
@@ -32,15 +35,15 @@ pub(crate) struct PapersArgs {
     /// Paper to reproduce, or `calibrate` for the costs of unistore's virtual clusters
     #[arg(value_enum)]
     paper: Paper,
-    /// Run every figure at a reduced scale (the default), in under three minutes
+    /// Run every figure at a reduced scale (the default), in under three minutes, ipa in nine
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Run at the paper's scale: unistore in up to twenty minutes, mixt in about an hour, occult in
-    /// about half an hour
+    /// Run at the paper's scale: unistore in up to twenty minutes, mixt and ipa in about an hour,
+    /// occult in about half an hour
     #[arg(long)]
     full: bool,
     /// Run only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt, 2 and 6 to 9
-    /// of occult
+    /// of occult, 5 to 9 of ipa
     #[arg(long, value_name = "N")]
     figure: Option<u8>,
     /// PostgreSQL server for mixt's linearizable store, as
@@ -78,6 +81,8 @@ enum Paper {
     Mixt,
     /// Occult (NSDI 2017), Figures 2 and 6 to 9
     Occult,
+    /// IPA (SoCC 2016), Figures 5 to 9
+    Ipa,
     /// The table of costs of UniStore's virtual clusters; needs valgrind
     Calibrate,
 }
@@ -114,6 +119,7 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
         Paper::Unistore => unistore::FIGURES,
         Paper::Mixt => mixt::FIGURES,
         Paper::Occult => occult::FIGURES,
+        Paper::Ipa => ipa::FIGURES,
         Paper::Calibrate => return calibrated(args, &report),
     };
     if let Some(figure) = args.figure.filter(|figure| !figures.contains(figure)) {
@@ -131,6 +137,7 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     let results = match args.paper {
         Paper::Unistore | Paper::Calibrate => unistore::run(effort, args.figure, &report),
         Paper::Occult => occult::run(effort, args.figure, &report),
+        Paper::Ipa => ipa::run(effort, args.figure, &report),
         Paper::Mixt => {
             let postgres = stores::test_postgres(args.postgres.as_deref());
             mixt::run(effort, args.figure, postgres.as_deref(), &report)
@@ -185,6 +192,7 @@ fn folder(args: &PapersArgs) -> PathBuf {
         Paper::Unistore => "unistore",
         Paper::Mixt => "mixt",
         Paper::Occult => "occult",
+        Paper::Ipa => "ipa",
         Paper::Calibrate => "calibrate",
     };
     args.out.clone().unwrap_or_else(|| PathBuf::from(format!("papers-{name}")))

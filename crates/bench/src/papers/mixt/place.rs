@@ -8,12 +8,12 @@ use std::time::Duration;
 use solera::mixed::Spaces;
 use solera_mixt::store::Database;
 use solera_postgres::Postgres;
-use solera_wan::{Delays, Proxy};
 
 use super::load::Bound;
 use super::shaped::{Shaped, Tracking};
 use super::{counters, groups};
 use crate::error::BenchError;
+use crate::papers::network::Network;
 use crate::papers::processes::{Process, Wan};
 
 /// Delays of the paper (§8.1): 85 ± 10 ms to the linearizable store, 1 ms to the causal one.
@@ -227,50 +227,6 @@ impl<'a> Server<'a> {
 /// Connects to a cluster's spaces as a database at an address.
 fn spaces(address: SocketAddr) -> Result<Spaces, BenchError> {
     crate::runtime()?.block_on(Spaces::at(address)).map_err(BenchError::Connect)
-}
-
-/// Proxies that emulate delays, on a separate thread. Dropping it stops them.
-struct Network {
-    handle: tokio::runtime::Handle,
-    _stop: tokio::sync::oneshot::Sender<()>,
-}
-
-impl Network {
-    fn new() -> Result<Network, BenchError> {
-        let runtime = crate::runtime()?;
-        let handle = runtime.handle().clone();
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let work = move || {
-            // Dropping the sender is the signal to stop.
-            let _ = runtime.block_on(stopped);
-        };
-        std::thread::Builder::new().name("wan".into()).spawn(work).map_err(BenchError::Threads)?;
-        Ok(Network { handle, _stop: stop })
-    }
-
-    /// Starts a proxy to a server at `HOST:PORT` with a delay; returns its address.
-    fn at(
-        &self,
-        server: &str,
-        (rtt, jitter): (Duration, Duration),
-    ) -> Result<SocketAddr, BenchError> {
-        let delays = Delays::new(rtt, jitter).expect("the paper's distances are on earth");
-        let server = server.to_owned();
-        let (sender, receiver) = std::sync::mpsc::channel();
-        self.handle.spawn(async move {
-            let bound = Proxy::bind("127.0.0.1:0", &server, delays, 1).await;
-            let address = bound
-                .as_ref()
-                .map_err(ToString::to_string)
-                .and_then(|proxy| proxy.address().map_err(|error| error.to_string()));
-            let _ = sender.send(address);
-            if let Ok(proxy) = bound {
-                proxy.serve().await;
-            }
-        });
-        let address = receiver.recv().map_err(|error| BenchError::Start(error.to_string()))?;
-        address.map_err(BenchError::Start)
-    }
 }
 
 #[cfg(test)]

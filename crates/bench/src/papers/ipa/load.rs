@@ -1,0 +1,211 @@
+//! Clients that run operations at a fixed rate, or as fast as they can.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{Instant, sleep_until};
+
+use super::store::{Failure, Session, Store};
+use crate::error::BenchError;
+use crate::histogram::Histogram;
+use crate::random::Random;
+
+/// Number of clients, and what they do.
+#[derive(Clone, Copy)]
+pub(super) struct Pace {
+    pub(super) clients: usize,
+    /// Time between the starts of two operations of a client; zero if it does not wait.
+    pub(super) interval: Duration,
+    pub(super) warm_up: Duration,
+    pub(super) window: Duration,
+}
+
+/// What clients do.
+pub(super) trait Workload<S: Session>: Clone + 'static {
+    /// Runs the next operation of a client.
+    async fn run(&self, session: &mut S, random: &mut Random) -> Result<Step, Failure>;
+}
+
+/// An operation that has ended.
+pub(super) struct Step {
+    pub(super) kind: &'static str,
+    /// What else is counted about it.
+    pub(super) counts: Vec<&'static str>,
+    /// Numbers of which the mean and maximum are kept.
+    pub(super) numbers: Vec<(&'static str, f64)>,
+}
+
+impl Step {
+    pub(super) fn of(kind: &'static str) -> Step {
+        Step { kind, counts: Vec::new(), numbers: Vec::new() }
+    }
+}
+
+/// Results of a run.
+#[derive(Default)]
+pub(super) struct Measured {
+    latencies: BTreeMap<&'static str, Histogram>,
+    counts: BTreeMap<&'static str, u64>,
+    numbers: BTreeMap<&'static str, Numbers>,
+    /// Number of failures, and the text of one.
+    pub(super) failures: (u64, String),
+    seconds: f64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Numbers {
+    sum: f64,
+    count: f64,
+    most: f64,
+}
+
+impl Measured {
+    fn add(&mut self, result: Result<Step, Failure>, took: Duration) {
+        let step = match result {
+            Ok(step) => step,
+            Err(Failure(text)) => {
+                self.failures = (self.failures.0 + 1, text);
+                return;
+            }
+        };
+        self.latencies.entry(step.kind).or_default().record(took);
+        for name in step.counts {
+            *self.counts.entry(name).or_default() += 1;
+        }
+        for (name, number) in step.numbers {
+            let known = self.numbers.entry(name).or_default();
+            known.sum += number;
+            known.count += 1.0;
+            known.most = known.most.max(number);
+        }
+    }
+
+    /// Returns the latencies of operations of these kinds.
+    pub(super) fn of(&self, kinds: &[&str]) -> Histogram {
+        let mut all = Histogram::default();
+        for kind in kinds {
+            if let Some(histogram) = self.latencies.get(kind) {
+                all.merge(histogram);
+            }
+        }
+        all
+    }
+
+    /// Returns the mean latency of operations of these kinds, in milliseconds.
+    pub(super) fn mean_ms(&self, kinds: &[&str]) -> f64 {
+        ms(self.of(kinds).mean())
+    }
+
+    /// Returns the 95th percentile of operations of these kinds, in milliseconds.
+    pub(super) fn p95_ms(&self, kinds: &[&str]) -> f64 {
+        ms(self.of(kinds).quantile(0.95))
+    }
+
+    pub(super) fn count(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or(0)
+    }
+
+    /// Returns a count in percent of another one.
+    pub(super) fn percent(&self, name: &str, of: u64) -> f64 {
+        100.0 * self.count(name) as f64 / of as f64
+    }
+
+    pub(super) fn mean(&self, name: &str) -> f64 {
+        self.numbers.get(name).map_or(f64::NAN, |numbers| numbers.sum / numbers.count)
+    }
+
+    pub(super) fn most(&self, name: &str) -> f64 {
+        self.numbers.get(name).map_or(f64::NAN, |numbers| numbers.most)
+    }
+
+    pub(super) fn per_second(&self, kinds: &[&str]) -> f64 {
+        self.of(kinds).count() as f64 / self.seconds
+    }
+}
+
+fn ms(time: Option<Duration>) -> f64 {
+    time.map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0)
+}
+
+/// Number of sessions that load data.
+const LOADERS: usize = 20;
+
+/// Runs a task for each number below `count`, in several sessions without delays to their sites,
+/// and waits until all replicas have what these sessions have written.
+///
+/// # Errors
+/// Fails if a session cannot connect, or if a task fails.
+pub(super) fn load<S: Store + 'static>(
+    store: &S,
+    count: usize,
+    task: impl AsyncFn(&mut S::Session, usize) -> Result<(), Failure> + Clone + 'static,
+) -> Result<(), BenchError> {
+    let tasks = LocalSet::new();
+    let running = async {
+        let mut loaders = JoinSet::new();
+        for loader in 0..LOADERS {
+            let (mut session, task) = (store.connect_beside(loader).await?, task.clone());
+            loaders.spawn_local(async move {
+                for number in (loader..count).step_by(LOADERS) {
+                    task(&mut session, number).await?;
+                }
+                session.settle().await
+            });
+        }
+        while let Some(loaded) = loaders.join_next().await {
+            let loaded = loaded.map_err(|error| Failure(error.to_string())).flatten();
+            loaded.map_err(|Failure(text)| BenchError::Transaction(text))?;
+        }
+        Ok(())
+    };
+    crate::runtime()?.block_on(tasks.run_until(running))
+}
+
+/// Runs a workload to its end, in this thread. The operations that end within the window count.
+///
+/// # Errors
+/// Fails if a client cannot connect.
+pub(super) fn run<S: Store + 'static>(
+    store: &S,
+    workload: &impl Workload<S::Session>,
+    pace: Pace,
+) -> Result<Measured, BenchError> {
+    let measured = Rc::new(RefCell::new(Measured::default()));
+    let tasks = LocalSet::new();
+    let running = async {
+        let mut clients = JoinSet::new();
+        let mut sessions = Vec::new();
+        for client in 0..pace.clients {
+            sessions.push(store.connect(client).await?);
+        }
+        let began = Instant::now();
+        let (from, to) = (began + pace.warm_up, began + pace.warm_up + pace.window);
+        for (client, mut session) in sessions.into_iter().enumerate() {
+            let (workload, measured) = (workload.clone(), Rc::clone(&measured));
+            clients.spawn_local(async move {
+                let mut random = Random::new(client as u64);
+                let share = client as f64 / pace.clients as f64;
+                let mut next = began + pace.interval.mul_f64(share);
+                while next < to {
+                    sleep_until(next).await;
+                    let start = Instant::now();
+                    let result = workload.run(&mut session, &mut random).await;
+                    let end = Instant::now();
+                    if (from..to).contains(&end) {
+                        measured.borrow_mut().add(result, end - start);
+                    }
+                    next = (next + pace.interval).max(end);
+                }
+            });
+        }
+        while clients.join_next().await.is_some() {}
+        Ok::<_, BenchError>(())
+    };
+    crate::runtime()?.block_on(tasks.run_until(running))?;
+    let mut measured = measured.take();
+    measured.seconds = pace.window.as_secs_f64();
+    Ok(measured)
+}

@@ -1,0 +1,203 @@
+//! Figures 8 and 9: the ticket service.
+//!
+//! Clients look at events (70%), browse the events of a venue (19%), buy a ticket (10%) and add
+//! events (1%). There are 50 venues, and 200 events with 2000 ± 500 tickets. Popular events are
+//! chosen more often, by Zipf's law with exponent 0.6.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use solera_levels::Level;
+
+use super::conditions::Condition;
+use super::load::{Measured, Pace, Step, Workload, load, run};
+use super::store::{Bought, Failure, Policy, Read, Session, Store};
+use super::{Findings, Laboratory};
+use crate::error::BenchError;
+use crate::papers::Row;
+use crate::random::{Random, Zipf};
+
+const VENUES: u64 = 50;
+const EVENTS: usize = 200;
+const TICKETS: f64 = 2000.0;
+const DEVIATION: f64 = 500.0;
+const POPULARITY: f64 = 0.6;
+
+const VIEW: &str = "view";
+const BROWSE: &str = "browse";
+const PURCHASE: &str = "purchase";
+const ADD: &str = "add event";
+const KINDS: [&str; 4] = [VIEW, BROWSE, PURCHASE, ADD];
+/// Weights of the kinds.
+const MIX: [u32; 4] = [70, 19, 10, 1];
+
+/// A client of the ticket service.
+#[derive(Clone)]
+struct Tickets {
+    policy: Policy,
+    popular: Rc<Zipf>,
+}
+
+fn event(number: usize) -> String {
+    format!("event{number}")
+}
+
+fn venue(number: u64) -> String {
+    format!("venue{number}")
+}
+
+/// Returns a normally distributed number of tickets, by the sum of uniform numbers.
+fn tickets(random: &mut Random) -> u32 {
+    let uniform = |random: &mut Random| random.below(1 << 32) as f64 / (1_u64 << 32) as f64;
+    let normal = (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0;
+    (TICKETS + DEVIATION * normal).max(1.0) as u32
+}
+
+impl<S: Session> Workload<S> for Tickets {
+    async fn run(&self, session: &mut S, random: &mut Random) -> Result<Step, Failure> {
+        let kind = KINDS[random.weighted(&MIX)];
+        let mut step = Step::of(kind);
+        match kind {
+            VIEW => {
+                let event = event(self.popular.draw(random));
+                session.text(&event).await?;
+                let left = session.left(&event, self.policy).await?;
+                let strong = matches!(left, Read::Value(_, Level::Linearizable));
+                step.counts.push(if strong { "strong" } else { "weaker" });
+            }
+            BROWSE => {
+                let (_, level) =
+                    session.elements(&venue(random.below(VENUES)), self.policy).await?;
+                let strong = level == Level::Linearizable;
+                step.counts.push(if strong { "strong" } else { "weaker" });
+            }
+            PURCHASE => {
+                let event = event(self.popular.draw(random));
+                step.counts.push(match session.take(&event, self.policy).await? {
+                    Bought::One => "sold",
+                    Bought::SoldOut => "sold out",
+                    Bought::CannotTell => "cannot tell",
+                });
+            }
+            _ => {
+                let new = format!("new{}", random.next());
+                create(session, &new, random, self.policy).await?;
+            }
+        }
+        Ok(step)
+    }
+}
+
+/// Adds an event with its tickets to a venue.
+async fn create<S: Session>(
+    session: &mut S,
+    event: &str,
+    random: &mut Random,
+    policy: Policy,
+) -> Result<(), Failure> {
+    session.write(event, &random.text(200)).await?;
+    session.grow(event, tickets(random), policy).await?;
+    session.insert(&venue(random.below(VENUES)), event, policy).await
+}
+
+/// Adds half of the events at each of two replicas, and measures a policy.
+fn measure<S: Store + 'static>(
+    store: &S,
+    policy: Policy,
+    pace: Pace,
+) -> Result<Measured, BenchError> {
+    load(store, EVENTS, async move |session: &mut S::Session, number| {
+        create(session, &event(number), &mut Random::new(number as u64), policy).await
+    })?;
+    let popular = Rc::new(Zipf::with_exponent(EVENTS, POPULARITY));
+    run(store, &Tickets { policy, popular }, pace)
+}
+
+fn policies() -> [Policy; 4] {
+    let bound = Policy::Within(Duration::from_millis(20));
+    [Policy::Weak, Policy::Strong, bound, Policy::Tolerance(5)]
+}
+
+/// Figure 8: latencies.
+pub(super) fn latency(
+    laboratory: &Laboratory<'_>,
+    condition: &Condition,
+    store: &(impl Store + 'static),
+) -> Result<Findings, BenchError> {
+    let pace = laboratory.pace(50, 50);
+    let mut rows = Vec::new();
+    let mut weak = f64::NAN;
+    for policy in policies() {
+        let what = format!("{}: tickets, {}", condition.name, policy.name());
+        (laboratory.report)(&what);
+        let measured = measure(store, policy, pace)?;
+        let mean = measured.mean_ms(&KINDS);
+        rows.push(Row::new("Fig. 8", format!("{what}, mean"), None, mean, "ms"));
+        let purchases = measured.mean_ms(&[PURCHASE]);
+        rows.push(Row::new("Fig. 8", format!("{what}, purchase, mean"), None, purchases, "ms"));
+        if measured.failures.0 > 0 {
+            let (failures, text) = &measured.failures;
+            (laboratory.report)(&format!("{what}: {failures} operations failed, such as: {text}"));
+        }
+        let over = |ours| Row::new("Fig. 8", format!("{what} over weak"), None, ours, "ratio");
+        match policy {
+            Policy::Weak => weak = mean,
+            Policy::Strong => rows.push(over(mean / weak)),
+            Policy::Tolerance(_) => rows.push(over(mean / weak).at_most(1.1)),
+            Policy::Within(_) => {
+                let reads = measured.count("strong") + measured.count("weaker");
+                let strong = measured.percent("strong", reads);
+                let row = Row::new("Fig. 8", format!("{what}, strong"), None, strong, "%");
+                rows.push(match condition.name {
+                    "uniform" => Row { paper: Some(92.0), ..row }.at_least(95.0),
+                    "local" => row.at_least(95.0),
+                    "slow replica" => Row { paper: Some(4.0), ..row },
+                    "geo-distributed" | "cloud" => Row { paper: Some(0.0), ..row },
+                    _ => row,
+                });
+            }
+        }
+    }
+    Ok(Findings { rows, ..Findings::default() })
+}
+
+/// Figure 9: throughput.
+pub(super) fn throughput(
+    laboratory: &Laboratory<'_>,
+    condition: &Condition,
+    store: &(impl Store + 'static),
+) -> Result<Findings, BenchError> {
+    let pace = Pace { interval: Duration::ZERO, ..laboratory.pace(laboratory.pick(64, 256), 0) };
+    let mut rows = Vec::new();
+    let mut weak = f64::NAN;
+    for policy in policies() {
+        let what = format!("{}: tickets, {}", condition.name, policy.name());
+        (laboratory.report)(&format!("{what}, throughput"));
+        let measured = measure(store, policy, pace)?;
+        let throughput = measured.per_second(&KINDS);
+        rows.push(Row::new("Fig. 9", format!("{what}, throughput"), None, throughput, "/s"));
+        let over = |ours| Row::new("Fig. 9", format!("{what} over weak"), None, ours, "ratio");
+        match policy {
+            Policy::Weak => weak = throughput,
+            Policy::Strong => rows.push(over(throughput / weak)),
+            Policy::Tolerance(_) => rows.push(over(throughput / weak).at_least(0.95)),
+            Policy::Within(_) => rows.push(over(throughput / weak).at_least(0.85)),
+        }
+    }
+    Ok(Findings { rows, ..Findings::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_have_the_papers_number_of_tickets() {
+        let mut random = Random::new(4);
+        let drawn: Vec<f64> = (0..10_000).map(|_| f64::from(tickets(&mut random))).collect();
+        let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
+        let variance = drawn.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / drawn.len() as f64;
+        assert!((mean - TICKETS).abs() < 20.0, "{mean}");
+        assert!((variance.sqrt() - DEVIATION).abs() < 20.0, "{variance}");
+    }
+}
