@@ -36,7 +36,8 @@ pub enum Error {
     },
     /// The reply has a type that the command does not return.
     UnexpectedReply(String),
-    /// A value was opened with a type or a policy that contradicts its space.
+    /// A value was opened with a type or a policy that contradicts its space, or a read was
+    /// answered at a level that its policy does not permit.
     Policy(String),
 }
 

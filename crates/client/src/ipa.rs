@@ -8,8 +8,7 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use solera::ipa::{Answer, ErrorTolerance, LatencyBound, Pool, Rushed, Set, Taken};
-//! # use solera::ipa::Counter;
+//! use solera::ipa::{Answer, Counter, ErrorTolerance, LatencyBound, Pool, Rushed, Set, Taken};
 //!
 //! # async fn example(mut client: solera::Client) -> Result<(), solera::Error> {
 //! let views = Counter::open(&mut client, "views:home", ErrorTolerance::percent(5)).await?;
@@ -42,8 +41,9 @@
 //! that any Redis client can send.
 //!
 //! Reads are refused inside a transaction, because they return the present value and not that of a
-//! snapshot. Updates may be part of a transaction. A [`Pool`] or [`BoundedCounter`] then takes its
-//! units when the transaction commits: the commit fails with the codes `SOLDOUT` and `TRYAGAIN`.
+//! snapshot. Updates may be part of a causal transaction. A [`Pool`] or [`BoundedCounter`] then
+//! takes its units when the transaction commits: the commit fails with the codes `SOLDOUT` and
+//! `TRYAGAIN`. A strong transaction refuses updates of keys with a bound.
 
 mod counter;
 mod policy;

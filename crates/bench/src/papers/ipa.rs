@@ -134,10 +134,12 @@ paper's network emulation adds to each of the two replicas: uniform 10 ms; slow 
 geo-distributed 81, 201 and 280 ms; local none. Clients reach their site through proxies: in 5, 10, 1 to 1.6 and 0 \
 ms. The cloud is emulated: clients at 30 ms, sites at 100, 150 and 250 ms, which the paper does not state. Half of \
 the clients are near the first site and half near the second one; the paper has one client. All of it runs on this \
-computer, clients in one thread. 100 counters with values of 500 on average. Figures 5 and 6: 400 operations a \
+computer, clients in one thread. 100 counters with values of 500 on average. Figures 5 and 6: at most 400 operations a \
 second, half of them increments, which are strong where reads are strong or have a bound. Figure 7: 2000 increments \
 and as many reads a second. Figure 7b: the error of a weak read is its distance to the values that a linearizable \
 read could have returned. Tickets: 1000 operations a second, and for the throughput a closed loop. \
 A strong or latency-bounded purchase is a strong transaction; a weak one takes a unit from a pool; with an error \
 bound, it also decrements a counter with a tolerance of 5%, in the same transaction. Venues are sets. \
-Not reproduced: tolerances of 0%, and the Twitter clone (Figure 11).";
+Runs are too short for events to sell out. \
+Not reproduced: jitter between sites, high load, tolerances of 0%, all conditions but one of Figure 7b, and the \
+Twitter clone (Figure 11).";

@@ -13,6 +13,9 @@ use super::Declared;
 use crate::client::Client;
 use crate::error::Error;
 
+/// Longest bound that a site accepts, in milliseconds.
+const LONGEST: u128 = 60_000;
+
 /// How a read is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -38,8 +41,8 @@ pub trait Policy: Copy + Send + Sync {
     ///
     /// # Errors
     /// [`Error::Policy`].
-    fn check(&self, _space: &Declared) -> Result<(), Error> {
-        Ok(())
+    fn check(&self, space: &Declared) -> Result<(), Error> {
+        has_levels(space)
     }
 }
 
@@ -115,17 +118,20 @@ impl<L: LevelMarker + Send + Sync> Policy for Consistency<L> {
     }
 
     fn check(&self, space: &Declared) -> Result<(), Error> {
+        has_levels(space)?;
         match space.level {
-            Some(level) if level.at_least(L::LEVEL) => Ok(()),
-            Some(level) => Err(space.refuse(&format!("has level {level}, not {}", L::LEVEL))),
-            None => Err(space.refuse("has no level of the lattice")),
+            Some(level) if !level.at_least(L::LEVEL) => {
+                Err(space.refuse(&format!("has level {level}, not {}", L::LEVEL)))
+            }
+            _ => Ok(()),
         }
     }
 }
 
 /// Reads return the strongest value that arrives within this time, or else the first one, as a
-/// [`Rushed<T>`]. The time is counted from the call. The client subtracts the shortest round trip
-/// to the site that it has seen, and the site, which counts whole milliseconds, does the rest.
+/// [`Rushed<T>`]. The time is counted from the call: the client subtracts the shortest round trip
+/// of the connection so far, and the site, which counts whole milliseconds from 1 to 60,000, does
+/// the rest. If the connection becomes slower, reads take longer than the bound by the difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyBound(pub Duration);
 
@@ -158,8 +164,8 @@ impl<P: Policy> CountPolicy for P {
     }
 }
 
-/// Reads return an [`Interval`] that contains the number. Its width is at most this part of its
-/// bound that is nearer to 0. The space declares the same tolerance.
+/// Reads return an [`Interval`] that contains the number, if it fits into 64 bits. Its width is at
+/// most this part of its bound that is nearer to 0. The space declares the same tolerance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorTolerance {
     ppm: u32,
@@ -224,15 +230,16 @@ impl Client {
             Wanted::At(level) => (&b"AT"[..], level.name().to_owned()),
             Wanted::Within(bound) => {
                 let left = bound.saturating_sub(self.round_trip());
-                (&b"WITHIN"[..], left.as_millis().max(1).to_string())
+                (&b"WITHIN"[..], left.as_millis().clamp(1, LONGEST).to_string())
             }
         };
         let mut request = vec![&b"SOLERA.READ"[..], key.as_bytes(), how, value.as_bytes()];
         request.extend(command);
         let reply = self.call(&request).await?;
-        let Value::Array(parts) = reply else { return Err(Error::unexpected(&reply)) };
-        let Ok([value, Value::Bulk(level)]) = <[Value; 2]>::try_from(parts) else {
-            return Err(Error::Protocol("SOLERA.READ returns a value and its level".to_owned()));
+        let Value::Array(mut parts) = reply else { return Err(Error::unexpected(&reply)) };
+        let (Some(Value::Bulk(level)), Some(value), 0) = (parts.pop(), parts.pop(), parts.len())
+        else {
+            return Err(Error::unexpected(&Value::Array(parts)));
         };
         let level = String::from_utf8_lossy(&level).into_owned();
         let labelled = level.parse().ok().zip(Some(decode(value)?));
@@ -255,6 +262,15 @@ impl Client {
             _ => None,
         };
         bounds.ok_or_else(|| Error::unexpected(&reply))
+    }
+}
+
+/// Checks that the level of a read of a space can be chosen.
+fn has_levels(space: &Declared) -> Result<(), Error> {
+    match space.level {
+        Some(Level::Linearizable | Level::Por | Level::Causal | Level::Eventual) => Ok(()),
+        Some(level) => Err(space.refuse(&format!("has level {level}, which no read can change"))),
+        None => Err(space.refuse("has no level of the lattice")),
     }
 }
 

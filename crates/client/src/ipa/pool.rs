@@ -126,11 +126,12 @@ impl<P: CountPolicy> Pool<P> {
         client.call(&[b"SOLERA.GROW", self.key.as_bytes(), units.as_bytes()]).await.map(drop)
     }
 
-    /// Takes units, all or none, and returns their identifiers: UUIDs. In a transaction, they are
-    /// valid if it commits.
+    /// Takes 1 to 10,000 units, all or none, and returns their identifiers: UUIDs. In a
+    /// transaction, they are valid if it commits.
     ///
     /// # Errors
-    /// See [`Client::command`].
+    /// See [`Client::command`]. After a connection that broke, and after the code `UNKNOWN`, units
+    /// may have been taken whose identifiers nobody gets.
     pub async fn take(&self, client: &mut Client, units: u32) -> Result<Taken<Vec<String>>, Error> {
         let units = units.to_string();
         let request = [b"SOLERA.TAKE", self.key.as_bytes(), units.as_bytes()];

@@ -80,18 +80,20 @@ impl<S: Session> Workload<S> for Counting {
         let percent = |part: i64| 100.0 * part as f64 / least.max(1) as f64;
         match read {
             Read::Value(value, level) => {
-                if level == Level::Linearizable {
-                    step.counts.push("strong");
-                }
                 // Distance to the values that a linearizable read could have returned.
                 let error = (least - value).max(value - most).max(0);
+                if level == Level::Linearizable {
+                    step.counts.push("strong");
+                    step.counts.extend((error > 0).then_some("wrong"));
+                }
                 step.numbers.push(("error", percent(error)));
             }
             Read::Interval(min, max) => {
                 step.numbers.push(("width", percent(max - min)));
-                if max < least || min > most {
-                    step.counts.push("wrong");
-                }
+                let Policy::Tolerance(tolerance) = self.policy else { return Ok(step) };
+                let permitted = i128::from(tolerance) * i128::from(min.abs().min(max.abs()));
+                let too_wide = i128::from(max - min) * 100 > permitted;
+                step.counts.extend((max < least || min > most || too_wide).then_some("wrong"));
             }
         }
         Ok(step)
@@ -142,6 +144,8 @@ pub(super) fn latency(
             weak = (mean, p95);
         }
         let Policy::Within(_) = policy else { continue };
+        let wrong = measured.count("wrong") as f64;
+        rows.push(Row::new("Fig. 5", format!("{what}, wrong"), None, wrong, "reads").at_most(0.0));
         let strong = measured.percent("strong", measured.of(&READS).count());
         let row = Row::new("Fig. 5", format!("{what}, strong"), None, strong, "%");
         let loose = policy == bound(50);
@@ -185,6 +189,13 @@ pub(super) fn error(
         rows.push(Row::new("Fig. 7", format!("{what}, mean"), None, mean, "ms"));
         let rate = measured.per_second(&INCREMENTS) / COUNTERS as f64;
         rows.push(Row::new("Fig. 7", format!("{what}, increments"), None, rate, "/s"));
+        rows.push(Row::new(
+            "Fig. 7",
+            format!("{what}, failed"),
+            None,
+            measured.failed_percent(),
+            "%",
+        ));
         if measured.failures.0 > 0 {
             let (failures, text) = &measured.failures;
             (laboratory.report)(&format!("{what}: {failures} operations failed, such as: {text}"));

@@ -1,4 +1,5 @@
-//! Clients that run operations at a fixed rate, or as fast as they can.
+//! Clients that run operations at a rate, or as fast as they can. A slow operation delays the next
+//! one of its client, so that the rate may not be reached.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -108,6 +109,12 @@ impl Measured {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
+    /// Returns the share of operations that failed, in percent. Latencies do not contain them.
+    pub(super) fn failed_percent(&self) -> f64 {
+        let succeeded: u64 = self.latencies.values().map(Histogram::count).sum();
+        100.0 * self.failures.0 as f64 / (succeeded + self.failures.0) as f64
+    }
+
     /// Returns a count in percent of another one.
     pub(super) fn percent(&self, name: &str, of: u64) -> f64 {
         100.0 * self.count(name) as f64 / of as f64
@@ -134,7 +141,7 @@ fn ms(time: Option<Duration>) -> f64 {
 const LOADERS: usize = 20;
 
 /// Runs a task for each number below `count`, in several sessions without delays to their sites,
-/// and waits until all replicas have what these sessions have written.
+/// and waits until a majority of the replicas has what these sessions have written.
 ///
 /// # Errors
 /// Fails if a session cannot connect, or if a task fails.
@@ -164,7 +171,7 @@ pub(super) fn load<S: Store + 'static>(
     crate::runtime()?.block_on(tasks.run_until(running))
 }
 
-/// Runs a workload to its end, in this thread. The operations that end within the window count.
+/// Runs a workload to its end, in this thread. The operations that begin within the window count.
 ///
 /// # Errors
 /// Fails if a client cannot connect.
@@ -194,7 +201,7 @@ pub(super) fn run<S: Store + 'static>(
                     let start = Instant::now();
                     let result = workload.run(&mut session, &mut random).await;
                     let end = Instant::now();
-                    if (from..to).contains(&end) {
+                    if (from..to).contains(&start) {
                         measured.borrow_mut().add(result, end - start);
                     }
                     next = (next + pace.interval).max(end);

@@ -138,7 +138,9 @@ impl Session for Client {
                 ];
                 let reply = self.pipeline(&commands).await?.pop();
                 match reply {
-                    Some(Value::Array(_)) => Ok(Bought::One),
+                    Some(Value::Array(replies)) if matches!(&replies[..], [Value::Array(ids), Value::Integer(_)] if ids.len() == 1) => {
+                        Ok(Bought::One)
+                    }
                     Some(Value::Error(text)) if text.starts_with("SOLDOUT") => Ok(Bought::SoldOut),
                     Some(Value::Error(text)) if text.starts_with("TRYAGAIN") => {
                         Ok(Bought::CannotTell)
@@ -191,10 +193,7 @@ impl Session for Client {
     }
 
     async fn settle(&mut self) -> Result<(), Failure> {
-        // Two of the three sites survive the loss of one, so the past is at both others.
-        let ms = Duration::from_secs(20).as_millis().to_string();
-        self.command(&["WAIT", "2", &ms]).await?;
-        Ok(())
+        Ok(self.barrier(Some(Duration::from_secs(20))).await?)
     }
 }
 

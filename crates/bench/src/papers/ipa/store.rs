@@ -93,6 +93,6 @@ pub(super) trait Session: Sized + 'static {
     /// Reads a text weakly.
     async fn text(&mut self, name: &str) -> Result<Option<String>, Failure>;
 
-    /// Waits until all replicas have what this session has written.
+    /// Waits until a majority of the replicas has what this session has written.
     async fn settle(&mut self) -> Result<(), Failure>;
 }

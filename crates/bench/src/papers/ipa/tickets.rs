@@ -133,6 +133,13 @@ pub(super) fn latency(
         let measured = measure(store, policy, pace)?;
         let mean = measured.mean_ms(&KINDS);
         rows.push(Row::new("Fig. 8", format!("{what}, mean"), None, mean, "ms"));
+        rows.push(Row::new(
+            "Fig. 8",
+            format!("{what}, failed"),
+            None,
+            measured.failed_percent(),
+            "%",
+        ));
         let purchases = measured.mean_ms(&[PURCHASE]);
         rows.push(Row::new("Fig. 8", format!("{what}, purchase, mean"), None, purchases, "ms"));
         if measured.failures.0 > 0 {
@@ -176,6 +183,13 @@ pub(super) fn throughput(
         let measured = measure(store, policy, pace)?;
         let throughput = measured.per_second(&KINDS);
         rows.push(Row::new("Fig. 9", format!("{what}, throughput"), None, throughput, "/s"));
+        rows.push(Row::new(
+            "Fig. 9",
+            format!("{what}, failed"),
+            None,
+            measured.failed_percent(),
+            "%",
+        ));
         let over = |ours| Row::new("Fig. 9", format!("{what} over weak"), None, ours, "ratio");
         match policy {
             Policy::Weak => weak = throughput,
