@@ -204,16 +204,21 @@ impl Client {
     ///
     /// # Errors
     /// See [`Client::command`].
-    pub async fn declared(&mut self, key: &str) -> Result<Declared, Error> {
+    pub async fn declared(&mut self, key: &str) -> Result<&Declared, Error> {
+        let spaces = self.spaces().await?.iter();
+        let matching = spaces.filter(|space| key.starts_with(&space.prefix));
+        let space = matching.max_by_key(|space| space.prefix.len());
+        space.ok_or_else(|| Error::Policy(format!("no space has the key '{key}'")))
+    }
+
+    /// Returns the spaces. Only the first call on a connection asks the server.
+    pub(crate) async fn spaces(&mut self) -> Result<&[Declared], Error> {
         if self.declared.is_empty() {
             let reply = self.call(&[b"SOLERA.SPACES"]).await?;
-            let Value::Array(spaces) = &reply else { return Err(Error::unexpected(&reply)) };
-            let parsed: Option<Vec<_>> = spaces.iter().map(Declared::parse).collect();
+            let parsed = Declared::parse(&reply);
             self.declared = parsed.ok_or_else(|| Error::unexpected(&reply))?;
         }
-        let matching = self.declared.iter().filter(|space| key.starts_with(&space.prefix));
-        let space = matching.max_by_key(|space| space.prefix.len());
-        space.cloned().ok_or_else(|| Error::Policy(format!("no space has the key '{key}'")))
+        Ok(&self.declared)
     }
 
     /// Returns the shortest time that a reply took on this connection.

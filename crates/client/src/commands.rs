@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::error::Error;
 
 /// Returns a reply as text.
-fn text(value: Value) -> Result<String, Error> {
+pub(crate) fn text(value: Value) -> Result<String, Error> {
     match value {
         Value::Bulk(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Value::Simple(text) => Ok(text),

@@ -37,8 +37,13 @@ impl Declared {
         Error::Policy(format!("space '{}' {reason}", self.name))
     }
 
-    /// Parses one entry of the reply.
-    pub(crate) fn parse(entry: &Value) -> Option<Declared> {
+    /// Parses the reply to SOLERA.SPACES.
+    pub(crate) fn parse(reply: &Value) -> Option<Vec<Declared>> {
+        let Value::Array(spaces) = reply else { return None };
+        spaces.iter().map(Declared::parse_one).collect()
+    }
+
+    fn parse_one(entry: &Value) -> Option<Declared> {
         let Value::Map(pairs) = entry else { return None };
         let text = |wanted: &str| {
             let found = pairs.iter().find(|(name, _)| *name == Value::Bulk(wanted.into()))?;

@@ -50,7 +50,9 @@ mod policy;
 mod pool;
 mod set;
 
+use crate::client::Client;
 pub use crate::declared::Declared;
+use crate::error::Error;
 pub use counter::Counter;
 pub use policy::{Consistency, CountPolicy, ErrorTolerance, LatencyBound, Policy, Wanted};
 pub use pool::{BoundedCounter, Pool, Taken};
@@ -60,3 +62,17 @@ pub use solera_ipa::{
     Answer, At, Causal, Consistent, Inconsistent, Integer, Interval, LocalQuorum, Overflow, PcPsi,
     Por, Quorum, Rushed, Speculative, level,
 };
+
+/// Checks that the space of a key has a type, or none if `or_none`, and what `check` requires.
+/// Returns the key.
+async fn opened(
+    client: &mut Client,
+    key: String,
+    (of_type, or_none): (&str, bool),
+    check: impl FnOnce(&Declared) -> Result<(), Error>,
+) -> Result<String, Error> {
+    let space = client.declared(&key).await?;
+    space.expect_type(of_type, or_none)?;
+    check(space)?;
+    Ok(key)
+}

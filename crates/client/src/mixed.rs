@@ -186,35 +186,19 @@ async fn user_of(client: &mut Client) -> Arc<str> {
     }
 }
 
-/// Reads the spaces of the cluster.
+/// Reads the spaces of the cluster. A space without a level of the lattice cannot be a store of a
+/// mixed transaction.
 async fn ask(mut client: Client) -> Result<(Client, Vec<Space>), Error> {
-    let reply = client.call(&[b"SOLERA.SPACES"]).await?;
-    let spaces = read(&reply).ok_or_else(|| Error::unexpected(&reply))?;
+    let declared = client.spaces().await?.iter();
+    let spaces = declared.filter_map(|space| {
+        let (name, prefix) = (space.name.as_str().into(), space.prefix.clone());
+        Some(Space { name, prefix, level: space.level? })
+    });
+    let spaces = spaces.collect();
     Ok((client, spaces))
 }
 
 fn learn(sources: &Sources, module: &str, source: &str) {
     let mut sources = sources.write().unwrap_or_else(PoisonError::into_inner);
     sources.insert(module.into(), source.into());
-}
-
-/// Parses the answer to SOLERA.SPACES.
-fn read(reply: &Value) -> Option<Vec<Space>> {
-    let Value::Array(spaces) = reply else { return None };
-    let one = |space: &Value| {
-        let Value::Map(pairs) = space else { return None };
-        let text = |wanted: &str| {
-            let found = pairs.iter().find(|(name, _)| *name == Value::Bulk(wanted.into()))?;
-            match &found.1 {
-                Value::Bulk(bytes) => String::from_utf8(bytes.clone()).ok(),
-                _ => None,
-            }
-        };
-        let (name, prefix) = (text("name")?.into(), text("prefix")?);
-        // A space without a level of the lattice cannot be a store of a mixed transaction.
-        let level = text("level")?.parse();
-        Some(level.ok().map(|level| Space { name, prefix, level }))
-    };
-    let known: Option<Vec<_>> = spaces.iter().map(one).collect();
-    Some(known?.into_iter().flatten().collect())
 }

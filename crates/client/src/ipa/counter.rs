@@ -1,6 +1,6 @@
 //! Counters.
 
-use super::CountPolicy;
+use super::{CountPolicy, Declared, opened};
 use crate::client::Client;
 use crate::error::Error;
 
@@ -22,10 +22,8 @@ impl<P: CountPolicy> Counter<P> {
         key: impl Into<String>,
         policy: P,
     ) -> Result<Counter<P>, Error> {
-        let key = key.into();
-        let space = client.declared(&key).await?;
-        space.expect_type("counter", true)?;
-        policy.check(&space)?;
+        let check = |space: &Declared| policy.check(space);
+        let key = opened(client, key.into(), ("counter", true), check).await?;
         Ok(Counter { key, policy })
     }
 

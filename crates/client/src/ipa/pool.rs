@@ -3,8 +3,9 @@
 use solera_ipa::Interval;
 use solera_resp::Value;
 
-use super::CountPolicy;
+use super::{CountPolicy, Declared, opened};
 use crate::client::Client;
+use crate::commands;
 use crate::error::Error;
 
 /// Result of taking units.
@@ -59,7 +60,8 @@ impl<P: CountPolicy> BoundedCounter<P> {
         key: impl Into<String>,
         policy: P,
     ) -> Result<BoundedCounter<P>, Error> {
-        let key = check(client, key.into(), "bounded-counter", &policy).await?;
+        let check = |space: &Declared| policy.check(space);
+        let key = opened(client, key.into(), ("bounded-counter", false), check).await?;
         Ok(BoundedCounter { key, policy })
     }
 
@@ -113,7 +115,8 @@ impl<P: CountPolicy> Pool<P> {
         key: impl Into<String>,
         policy: P,
     ) -> Result<Pool<P>, Error> {
-        let key = check(client, key.into(), "pool", &policy).await?;
+        let check = |space: &Declared| policy.check(space);
+        let key = opened(client, key.into(), ("pool", false), check).await?;
         Ok(Pool { key, policy })
     }
 
@@ -136,12 +139,8 @@ impl<P: CountPolicy> Pool<P> {
         let units = units.to_string();
         let request = [b"SOLERA.TAKE", self.key.as_bytes(), units.as_bytes()];
         let taken = client.call(&request).await.and_then(|reply| {
-            let Value::Array(ids) = &reply else { return Err(Error::unexpected(&reply)) };
-            let text = |id: &Value| match id {
-                Value::Bulk(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
-                _ => Err(Error::unexpected(&reply)),
-            };
-            ids.iter().map(text).collect()
+            let Value::Array(ids) = reply else { return Err(Error::unexpected(&reply)) };
+            ids.into_iter().map(commands::text).collect()
         });
         Taken::of(taken)
     }
@@ -161,17 +160,4 @@ impl<P: CountPolicy> Pool<P> {
     pub async fn count(&self, client: &mut Client) -> Result<Interval<i64>, Error> {
         client.interval(&self.key).await
     }
-}
-
-/// Checks that a key may be opened with a type and a policy, and returns it.
-async fn check(
-    client: &mut Client,
-    key: String,
-    of_type: &str,
-    policy: &impl CountPolicy,
-) -> Result<String, Error> {
-    let space = client.declared(&key).await?;
-    space.expect_type(of_type, false)?;
-    policy.check(&space)?;
-    Ok(key)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{CountPolicy, Policy};
+use super::{CountPolicy, Declared, Policy, opened};
 use crate::client::Client;
 use crate::commands;
 use crate::error::Error;
@@ -40,11 +40,11 @@ impl<P: Policy, S: CountPolicy> Set<P, S> {
         policy: P,
         size: S,
     ) -> Result<Set<P, S>, Error> {
-        let key = key.into();
-        let space = client.declared(&key).await?;
-        space.expect_type("set", true)?;
-        Policy::check(&policy, &space)?;
-        size.check(&space)?;
+        let check = |space: &Declared| {
+            Policy::check(&policy, space)?;
+            size.check(space)
+        };
+        let key = opened(client, key.into(), ("set", true), check).await?;
         Ok(Set { key, policy, size })
     }
 
