@@ -73,6 +73,16 @@ impl Row {
         Row { figure, quantity, paper, ours, rounds: None, unit, met: None }
     }
 
+    /// Returns the rows of wanted figures, and of sections, in the order of the paper.
+    pub(crate) fn of_figures(mut rows: Vec<Row>, is_wanted: impl Fn(u8) -> bool) -> Vec<Row> {
+        rows.retain(|row| {
+            let number = row.figure.strip_prefix("Fig. ").and_then(|number| number.parse().ok());
+            number.is_none_or(&is_wanted)
+        });
+        rows.sort_by_key(|row| row.figure);
+        rows
+    }
+
     /// Adds the results of the rounds.
     pub(crate) fn of_rounds(self, rounds: impl IntoIterator<Item = f64>) -> Row {
         let rounds: Vec<f64> = rounds.into_iter().filter(|round| round.is_finite()).collect();

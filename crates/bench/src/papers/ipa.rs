@@ -115,13 +115,8 @@ pub fn run(
             take(tickets::throughput(&laboratory, condition, store)?);
         }
     }
-    let mut rows = found.rows;
     // One experiment measures rows of Figures 5 and 6.
-    rows.retain(|row| {
-        let number = row.figure.strip_prefix("Fig. ").and_then(|number| number.parse().ok());
-        number.is_none_or(is_wanted)
-    });
-    rows.sort_by_key(|row| row.figure);
+    let rows = Row::of_figures(found.rows, is_wanted);
     let mut page = Page { title: "IPA, Figures 5 to 9".to_owned(), ..Page::default() };
     page.plots = found.plots;
     page.notes.push(SETUP.to_owned());

@@ -184,12 +184,7 @@ pub fn run(
         page.plots.extend(part.plots);
     }
     // One experiment measures rows of Figures 7 and 9.
-    rows.retain(|row| {
-        let number = row.figure.strip_prefix("Fig. ").and_then(|number| number.parse().ok());
-        number.is_none_or(is_wanted)
-    });
-    // Rows are in the order of the paper.
-    rows.sort_by_key(|row| row.figure);
+    let rows = Row::of_figures(rows, is_wanted);
     Ok(Results { paper: "occult", rows, page, costs: None })
 }
 

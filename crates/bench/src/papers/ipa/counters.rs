@@ -189,17 +189,7 @@ pub(super) fn error(
         rows.push(Row::new("Fig. 7", format!("{what}, mean"), None, mean, "ms"));
         let rate = measured.per_second(&INCREMENTS) / COUNTERS as f64;
         rows.push(Row::new("Fig. 7", format!("{what}, increments"), None, rate, "/s"));
-        rows.push(Row::new(
-            "Fig. 7",
-            format!("{what}, failed"),
-            None,
-            measured.failed_percent(),
-            "%",
-        ));
-        if measured.failures.0 > 0 {
-            let (failures, text) = &measured.failures;
-            (laboratory.report)(&format!("{what}: {failures} operations failed, such as: {text}"));
-        }
+        rows.push(measured.failed(laboratory, "Fig. 7", &what));
         let Policy::Tolerance(percents) = policy else {
             if policy == Policy::Weak {
                 weak = (mean, large);

@@ -9,9 +9,11 @@ use std::time::Duration;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep_until};
 
+use super::Laboratory;
 use super::store::{Failure, Session, Store};
 use crate::error::BenchError;
 use crate::histogram::Histogram;
+use crate::papers::Row;
 use crate::random::Random;
 
 /// Number of clients, and what they do.
@@ -52,7 +54,7 @@ pub(super) struct Measured {
     counts: BTreeMap<&'static str, u64>,
     numbers: BTreeMap<&'static str, Numbers>,
     /// Number of failures, and the text of one.
-    pub(super) failures: (u64, String),
+    failures: (u64, String),
     seconds: f64,
 }
 
@@ -109,10 +111,21 @@ impl Measured {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// Returns the share of operations that failed, in percent. Latencies do not contain them.
-    pub(super) fn failed_percent(&self) -> f64 {
+    /// Returns a row with the share of operations that failed, which latencies do not contain.
+    /// Reports the text of one.
+    pub(super) fn failed(
+        &self,
+        laboratory: &Laboratory<'_>,
+        figure: &'static str,
+        what: &str,
+    ) -> Row {
+        let (failures, text) = &self.failures;
+        if *failures > 0 {
+            (laboratory.report)(&format!("{what}: {failures} operations failed, such as: {text}"));
+        }
         let succeeded: u64 = self.latencies.values().map(Histogram::count).sum();
-        100.0 * self.failures.0 as f64 / (succeeded + self.failures.0) as f64
+        let share = 100.0 * *failures as f64 / (succeeded + failures) as f64;
+        Row::new(figure, format!("{what}, failed"), None, share, "%")
     }
 
     /// Returns a count in percent of another one.

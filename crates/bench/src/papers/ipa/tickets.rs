@@ -34,16 +34,18 @@ const MIX: [u32; 4] = [70, 19, 10, 1];
 /// A client of the ticket service.
 #[derive(Clone)]
 struct Tickets {
+    /// Number of the run, which names events and venues.
+    run: u32,
     policy: Policy,
     popular: Rc<Zipf>,
 }
 
-fn event(number: usize) -> String {
-    format!("event{number}")
+fn event(run: u32, number: usize) -> String {
+    format!("{run}:event{number}")
 }
 
-fn venue(number: u64) -> String {
-    format!("venue{number}")
+fn venue(run: u32, number: u64) -> String {
+    format!("{run}:venue{number}")
 }
 
 /// Returns a normally distributed number of tickets, by the sum of uniform numbers.
@@ -59,7 +61,7 @@ impl<S: Session> Workload<S> for Tickets {
         let mut step = Step::of(kind);
         match kind {
             VIEW => {
-                let event = event(self.popular.draw(random));
+                let event = event(self.run, self.popular.draw(random));
                 session.text(&event).await?;
                 let left = session.left(&event, self.policy).await?;
                 let strong = matches!(left, Read::Value(_, Level::Linearizable));
@@ -67,21 +69,18 @@ impl<S: Session> Workload<S> for Tickets {
             }
             BROWSE => {
                 let (_, level) =
-                    session.elements(&venue(random.below(VENUES)), self.policy).await?;
+                    session.elements(&venue(self.run, random.below(VENUES)), self.policy).await?;
                 let strong = level == Level::Linearizable;
                 step.counts.push(if strong { "strong" } else { "weaker" });
             }
             PURCHASE => {
-                let event = event(self.popular.draw(random));
-                step.counts.push(match session.take(&event, self.policy).await? {
-                    Bought::One => "sold",
-                    Bought::SoldOut => "sold out",
-                    Bought::CannotTell => "cannot tell",
-                });
+                let event = event(self.run, self.popular.draw(random));
+                let bought = session.take(&event, self.policy).await?;
+                step.counts.extend((bought == Bought::CannotTell).then_some("cannot tell"));
             }
             _ => {
-                let new = format!("new{}", random.next());
-                create(session, &new, random, self.policy).await?;
+                let new = format!("{}:new{}", self.run, random.next());
+                create(session, (self.run, &new), random, self.policy).await?;
             }
         }
         Ok(step)
@@ -91,26 +90,29 @@ impl<S: Session> Workload<S> for Tickets {
 /// Adds an event with its tickets to a venue.
 async fn create<S: Session>(
     session: &mut S,
-    event: &str,
+    (run, event): (u32, &str),
     random: &mut Random,
     policy: Policy,
 ) -> Result<(), Failure> {
     session.write(event, &random.text(200)).await?;
     session.grow(event, tickets(random), policy).await?;
-    session.insert(&venue(random.below(VENUES)), event, policy).await
+    session.insert(&venue(run, random.below(VENUES)), event, policy).await
 }
 
 /// Adds half of the events at each of two replicas, and measures a policy.
 fn measure<S: Store + 'static>(
+    laboratory: &Laboratory<'_>,
     store: &S,
     policy: Policy,
     pace: Pace,
 ) -> Result<Measured, BenchError> {
+    let run_number = laboratory.next_run();
     load(store, EVENTS, async move |session: &mut S::Session, number| {
-        create(session, &event(number), &mut Random::new(number as u64), policy).await
+        let (event, mut random) = (event(run_number, number), Random::new(number as u64));
+        create(session, (run_number, &event), &mut random, policy).await
     })?;
     let popular = Rc::new(Zipf::with_exponent(EVENTS, POPULARITY));
-    run(store, &Tickets { policy, popular }, pace)
+    run(store, &Tickets { run: run_number, policy, popular }, pace)
 }
 
 fn policies() -> [Policy; 4] {
@@ -130,22 +132,14 @@ pub(super) fn latency(
     for policy in policies() {
         let what = format!("{}: tickets, {}", condition.name, policy.name());
         (laboratory.report)(&what);
-        let measured = measure(store, policy, pace)?;
+        let measured = measure(laboratory, store, policy, pace)?;
         let mean = measured.mean_ms(&KINDS);
         rows.push(Row::new("Fig. 8", format!("{what}, mean"), None, mean, "ms"));
-        rows.push(Row::new(
-            "Fig. 8",
-            format!("{what}, failed"),
-            None,
-            measured.failed_percent(),
-            "%",
-        ));
+        rows.push(measured.failed(laboratory, "Fig. 8", &what));
         let purchases = measured.mean_ms(&[PURCHASE]);
         rows.push(Row::new("Fig. 8", format!("{what}, purchase, mean"), None, purchases, "ms"));
-        if measured.failures.0 > 0 {
-            let (failures, text) = &measured.failures;
-            (laboratory.report)(&format!("{what}: {failures} operations failed, such as: {text}"));
-        }
+        let unsure = measured.percent("cannot tell", measured.of(&[PURCHASE]).count());
+        rows.push(Row::new("Fig. 8", format!("{what}, purchases, cannot tell"), None, unsure, "%"));
         let over = |ours| Row::new("Fig. 8", format!("{what} over weak"), None, ours, "ratio");
         match policy {
             Policy::Weak => weak = mean,
@@ -180,16 +174,10 @@ pub(super) fn throughput(
     for policy in policies() {
         let what = format!("{}: tickets, {}", condition.name, policy.name());
         (laboratory.report)(&format!("{what}, throughput"));
-        let measured = measure(store, policy, pace)?;
+        let measured = measure(laboratory, store, policy, pace)?;
         let throughput = measured.per_second(&KINDS);
         rows.push(Row::new("Fig. 9", format!("{what}, throughput"), None, throughput, "/s"));
-        rows.push(Row::new(
-            "Fig. 9",
-            format!("{what}, failed"),
-            None,
-            measured.failed_percent(),
-            "%",
-        ));
+        rows.push(measured.failed(laboratory, "Fig. 9", &what));
         let over = |ours| Row::new("Fig. 9", format!("{what} over weak"), None, ours, "ratio");
         match policy {
             Policy::Weak => weak = throughput,
