@@ -134,7 +134,8 @@ second, half of them increments, which are strong where reads are strong or have
 and as many reads a second. Figure 7b: the error of a weak read is its distance to the values that a linearizable \
 read could have returned. Tickets: 1000 operations a second, and for the throughput a closed loop. \
 A strong or latency-bounded purchase is a strong transaction; a weak one takes a unit from a pool; with an error \
-bound, it also decrements a counter with a tolerance of 5%, in the same transaction. Venues are sets. \
+bound, it also decrements a counter with a tolerance of 5%, in the same transaction, of which it makes up to four \
+attempts. Venues are sets. \
 Runs are too short for events to sell out. \
 Not reproduced: jitter between sites, high load, tolerances of 0%, all conditions but one of Figure 7b, and the \
 Twitter clone (Figure 11).";

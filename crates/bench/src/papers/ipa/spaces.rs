@@ -13,6 +13,9 @@ use crate::error::BenchError;
 /// Tolerances, in percent, for each of which there is a space.
 pub(super) const TOLERANCES: [u32; 4] = [1, 3, 5, 10];
 
+/// Attempts of a purchase from a pool with a tolerance.
+const ATTEMPTS: usize = 4;
+
 const STRONG: Consistency<level::Linearizable> = Consistency::new();
 const WEAK: Consistency<level::Causal> = Consistency::new();
 
@@ -136,17 +139,24 @@ impl Session for Client {
                     vec![b"DECR", counter.as_bytes()],
                     vec![b"EXEC"],
                 ];
-                let reply = self.pipeline(&commands).await?.pop();
-                match reply {
-                    Some(Value::Array(replies)) if matches!(&replies[..], [Value::Array(ids), Value::Integer(_)] if ids.len() == 1) => {
-                        Ok(Bought::One)
-                    }
-                    Some(Value::Error(text)) if text.starts_with("SOLDOUT") => Ok(Bought::SoldOut),
-                    Some(Value::Error(text)) if text.starts_with("TRYAGAIN") => {
-                        Ok(Bought::CannotTell)
-                    }
-                    other => Err(Failure(format!("{other:?}"))),
+                // A transaction whose snapshot lacks what has added the units is run again, as the
+                // guide says.
+                for _ in 0..ATTEMPTS {
+                    let reply = self.pipeline(&commands).await?.pop();
+                    let replies = match reply {
+                        Some(Value::Array(replies)) => replies,
+                        Some(Value::Error(text)) if text.starts_with("TRYAGAIN") => continue,
+                        Some(Value::Error(text)) if text.starts_with("SOLDOUT") => {
+                            return Ok(Bought::SoldOut);
+                        }
+                        other => return Err(Failure(format!("{other:?}"))),
+                    };
+                    return match &replies[..] {
+                        [Value::Array(ids), Value::Integer(_)] if ids.len() == 1 => Ok(Bought::One),
+                        other => Err(Failure(format!("{other:?}"))),
+                    };
                 }
+                Ok(Bought::CannotTell)
             }
         }
     }
