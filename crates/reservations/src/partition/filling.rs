@@ -98,10 +98,12 @@ impl Partition {
     pub(super) fn look_after_filling(&mut self, step: &mut Step<'_>) {
         let over = step.config.timing.exclusion;
         self.filling.outgoing.retain(|_, outgoing| step.now.since(outgoing.asked) < over);
-        let members = self.members.members().filter(|site| *site != self.me);
-        // They may have the state.
-        let members: Vec<SiteId> = members.collect();
-        if self.filling.filled || members.is_empty() {
+        if self.filling.filled {
+            return;
+        }
+        // Sites that may have the state.
+        let members: Vec<SiteId> = self.members.members().filter(|site| *site != self.me).collect();
+        if members.is_empty() {
             return;
         }
         let incoming = self.filling.incoming.as_ref();
