@@ -58,8 +58,11 @@ impl Space {
 
     /// Returns the bound of its keys, if they have one.
     pub fn bound(&self) -> Option<KeyBound> {
-        let is_hard = self.of_type.is_some_and(SpaceType::is_bounded);
-        self.error.map(KeyBound::Error).or(is_hard.then_some(KeyBound::Hard))
+        match (self.of_type?, self.error) {
+            (SpaceType::Counter, error) => error.map(KeyBound::Error),
+            (SpaceType::Set, error) => error.map(KeyBound::Size),
+            (SpaceType::BoundedCounter | SpaceType::Pool, _) => Some(KeyBound::Hard),
+        }
     }
 
     /// Returns whether its keys may have a type: UniStore runs it, and no operation is strong.

@@ -154,6 +154,12 @@ impl Effect {
         self.cell.add.filter(|_| alone)
     }
 
+    /// Returns the change of the key's set, if the effect does nothing else.
+    pub(crate) fn set_change(&self) -> Option<&SetChange> {
+        let alone = !self.clear && self.cell.is_noop() && self.hash.is_none();
+        self.set.as_deref().filter(|_| alone)
+    }
+
     /// Returns whether the effect depends on what the transaction observed. Increments alone do
     /// not.
     pub(crate) fn observes(&self) -> bool {

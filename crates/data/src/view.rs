@@ -178,7 +178,7 @@ impl<'a> View<'a> {
 
     /// Returns the number of elements of the set: the number in the base, corrected for the
     /// elements that effects change.
-    pub(crate) fn set_len(&self) -> usize {
+    pub fn set_len(&self) -> usize {
         let base = self.base_set();
         let len = base.map_or(0, |set| set.len());
         if self.is_plain() {

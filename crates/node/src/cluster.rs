@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use serde::Deserialize;
 use solera_commands::COMMANDS;
-use solera_config::{ClusterSpec, ConfigError, Durability, KeyBound, Runs, SiteSpec, SpaceHome};
+use solera_config::{ClusterSpec, ConfigError, Durability, ErrorBound, KeyBound, Runs, SiteSpec, SpaceHome};
 use solera_links::NodeRole;
 use solera_machine::{Address, PartitionId, Topology};
 use solera_membership::Members;
@@ -881,12 +881,14 @@ fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
         }
     }
     if spec.spaces.have_bounds() {
+        let policy = |error: ErrorBound| Policy {
+            tolerance_ppm: error.tolerance_ppm,
+            spare: SPARE_TOKENS,
+            lease: error.lease,
+        };
         let bound = |bound: KeyBound| match bound {
-            KeyBound::Error(error) => Bound::Error(Policy {
-                tolerance_ppm: error.tolerance_ppm,
-                spare: SPARE_TOKENS,
-                lease: error.lease,
-            }),
+            KeyBound::Error(error) => Bound::Error(policy(error)),
+            KeyBound::Size(error) => Bound::Size(policy(error)),
             KeyBound::Hard => Bound::Rights,
         };
         let prefixes = spec.spaces.prefixes_with_bounds().into_iter();

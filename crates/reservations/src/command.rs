@@ -25,6 +25,10 @@ pub enum Entry {
     /// An update that creates rights (B5): its amount, and what a snapshot must contain to contain
     /// the update.
     Created(u64, Box<Vector>),
+    /// An update of a set whose size has a bound: the tokens that it uses, and the size of the set
+    /// with all updates in the site's streams so far. The size may contain later updates, too: the
+    /// tokens of these are in use, so an interval around it contains the size without them.
+    Resized(Tokens, u64),
 }
 
 /// An entry with its place. Entries of one transaction have the same position.

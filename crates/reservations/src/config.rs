@@ -10,8 +10,10 @@ use solera_time::SiteId;
 /// What the machine keeps about the counters below a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Intervals within a tolerance.
+    /// Intervals of the value within a tolerance.
     Error(Policy),
+    /// Intervals of the number of elements of a set within a tolerance.
+    Size(Policy),
     /// Updates do not make the value negative (B1 to B6).
     Rights,
 }
@@ -21,6 +23,7 @@ impl Bound {
     pub fn kind(&self) -> BoundKind {
         match self {
             Bound::Error(_) => BoundKind::Error,
+            Bound::Size(_) => BoundKind::Size,
             Bound::Rights => BoundKind::Rights,
         }
     }
@@ -33,6 +36,8 @@ pub enum BoundKind {
     Error,
     /// [`Bound::Rights`].
     Rights,
+    /// [`Bound::Size`].
+    Size,
 }
 
 /// Error bound of the counters below a prefix.
@@ -212,6 +217,9 @@ pub enum Rule {
     RightsInSnapshot,
     /// A count includes updates that have not reached the stream (B6).
     CountOpen,
+    /// The host reads the size of a set. It is not the sum of the changes, because sites may add or
+    /// remove the same element concurrently.
+    ReadSizes,
 }
 
 /// Configuration of a worker.
@@ -274,14 +282,20 @@ impl Config {
     /// Returns the error bound of a key; `None` if it has none.
     pub fn policy(&self, key: &[u8]) -> Option<Policy> {
         match self.bound(key) {
-            Some(Bound::Error(policy)) => Some(policy),
+            Some(Bound::Error(policy) | Bound::Size(policy)) => Some(policy),
             Some(Bound::Rights) | None => None,
         }
     }
 
-    /// Returns whether some keys have bounds of a kind.
-    pub(crate) fn has_bounds(&self, kind: BoundKind) -> bool {
-        self.bounds.iter().any(|(_, bound)| bound.is_some_and(|bound| bound.kind() == kind))
+    /// Returns whether some keys have error bounds.
+    pub(crate) fn has_error_bounds(&self) -> bool {
+        let errors = |bound: Bound| matches!(bound, Bound::Error(_) | Bound::Size(_));
+        self.bounds.iter().any(|(_, bound)| bound.is_some_and(errors))
+    }
+
+    /// Returns whether decrements of some keys need rights.
+    pub(crate) fn has_hard_bounds(&self) -> bool {
+        self.bounds.iter().any(|(_, bound)| *bound == Some(Bound::Rights))
     }
 
     /// Returns whether decrements of a key need rights.

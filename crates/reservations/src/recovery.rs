@@ -81,6 +81,7 @@ impl Recovery {
             let name = |(prefix, kind): &(Vec<u8>, BoundKind)| {
                 let kind = match kind {
                     BoundKind::Error => "an error bound",
+                    BoundKind::Size => "an error bound of sizes",
                     BoundKind::Rights => "a hard bound",
                 };
                 format!("'{}' ({kind})", String::from_utf8_lossy(prefix))

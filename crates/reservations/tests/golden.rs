@@ -251,6 +251,7 @@ fn records() -> Vec<Record> {
                     Entry::Given(Gift { from: owner(1), to: owner(2), amount: 311 }, past().into()),
                 ),
                 placed(307, Entry::Created(313, past().into())),
+                placed(308, Entry::Resized(Tokens { increments: 317, decrements: 131 }, 331)),
             ],
             upto: Position(307),
         },

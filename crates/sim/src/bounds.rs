@@ -1,11 +1,15 @@
-//! Sessions that change counters with bounds and read intervals, and checks of the answers by
-//! [`solera_checker::interval`].
+//! Sessions that change counters and sets with bounds and read intervals, and checks of the answers
+//! by [`solera_checker::interval`].
+//!
+//! Each element of one set is added once and removed at most once, so that its size is a counter.
+//! Elements of another set are added and removed several times: its size is not the sum of its
+//! changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use solera_checker::interval::{self, History, Read, Update};
-use solera_data::{Key, Op, Outcome};
+use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Address, PartitionId, RequestId};
 use solera_reservations::{Cannot, Response as Answered, SOLD_OUT};
@@ -14,7 +18,7 @@ use solera_unistore::{Command, CommandError, Kind, Response, TxId};
 
 use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::{BOUNDS_PREFIX as PREFIX, RIGHTS_PREFIX, Scenario};
+use crate::scenario::{BOUNDS_PREFIX as PREFIX, RIGHTS_PREFIX, SIZES_PREFIX, Scenario};
 use crate::world::{SiteState, World, WorldEvent};
 
 /// Wake-ups of these sessions, beyond those of other clients.
@@ -27,6 +31,11 @@ const STEPS: usize = 45;
 const KEYS: u64 = 3;
 /// Number of counters that must not become negative.
 const HARD_KEYS: u64 = 2;
+/// The set whose elements are added once.
+const DISTINCT: &str = "s:distinct";
+/// The set whose elements are added several times, and the number of these elements.
+const REPEATED: &str = "s:repeated";
+const ELEMENTS: u64 = 40;
 /// Largest number of states that the check of a history may need before it falls back to bounds.
 const STATES: usize = 400;
 /// Time that a read may wait.
@@ -35,12 +44,12 @@ const PATIENCE: Duration = Duration::from_millis(1800);
 #[derive(Clone, Debug)]
 enum Doing {
     Nothing,
-    /// Changes one counter.
-    Increment,
+    /// Changes one counter or set.
+    Single,
     /// Reads the value of a counter that must not become negative.
     Get(Key),
     Begin,
-    /// Number of counters that were incremented.
+    /// Number of changes that were requested.
     Operate(usize),
     Commit,
     /// Reads an interval.
@@ -61,10 +70,36 @@ struct BoundsSession {
     left: usize,
 }
 
-/// What a client knows of an attempt to increment counters.
+/// A change of a counter, or of a set if it names elements.
+#[derive(Clone, Debug)]
+struct Change {
+    key: Key,
+    amount: i64,
+    elements: Vec<u64>,
+}
+
+impl Change {
+    fn op(&self) -> Op {
+        let elements = || self.elements.iter().map(|it| Value::from(it.to_string().as_str()));
+        match (self.elements.is_empty(), self.amount > 0) {
+            (true, _) => Op::IncrBy(self.amount),
+            (false, true) => Op::SetAdd(elements().collect()),
+            (false, false) => Op::SetRemove(elements().collect()),
+        }
+    }
+
+    /// Notes the outcome. Elements that the site does not see are not removed.
+    fn note(&mut self, outcome: &Outcome) {
+        if !self.elements.is_empty() && self.amount < 0 {
+            self.amount = number_of(outcome).map_or(self.amount, |removed| -removed);
+        }
+    }
+}
+
+/// What a client knows of an attempt to change counters and sets.
 #[derive(Debug)]
 struct Attempt {
-    increments: Vec<(Key, i64)>,
+    changes: Vec<Change>,
     /// When it may first take effect; `None` if it was not submitted.
     begin: Option<u64>,
     end: Option<u64>,
@@ -72,6 +107,14 @@ struct Attempt {
     /// The site and its generation. A removal may lose their updates.
     site: usize,
     generation: u32,
+}
+
+impl Attempt {
+    /// Returns the sum of the changes of a key.
+    fn amount(&self, key: &[u8]) -> i128 {
+        let of_key = self.changes.iter().filter(|change| change.key.as_bytes() == key);
+        of_key.map(|change| i128::from(change.amount)).sum()
+    }
 }
 
 /// The sessions, and what they observed.
@@ -85,6 +128,9 @@ pub(crate) struct BoundsSessions {
     random: Random,
     requests: u64,
     attempts: Vec<Attempt>,
+    /// Elements of the set with distinct elements that were added, and not removed.
+    elements: Vec<u64>,
+    added: u64,
     reads: BTreeMap<Key, Vec<Read>>,
     /// Final reads of intervals and values without answers: the site and the key.
     asked: BTreeMap<RequestId, (usize, Key)>,
@@ -118,6 +164,8 @@ impl BoundsSessions {
             random,
             requests: REQUESTS,
             attempts: Vec::new(),
+            elements: Vec::new(),
+            added: 0,
             reads: BTreeMap::new(),
             asked: BTreeMap::new(),
             final_intervals: BTreeMap::new(),
@@ -216,11 +264,11 @@ impl BoundsSessions {
             0..35 => self.read(world, index),
             35..42 => self.get(world, index),
             42..85 => {
-                let increments = vec![self.increment()];
-                self.attempt(world, index, increments);
+                let changes = vec![self.change()];
+                self.attempt(world, index, changes);
             }
             _ => {
-                let (first, second) = (self.increment(), self.increment());
+                let (first, second) = (self.change(), self.change());
                 self.attempt(world, index, vec![first, second]);
             }
         }
@@ -228,46 +276,74 @@ impl BoundsSessions {
 
     fn key(&mut self) -> Key {
         let (prefix, keys) = match self.random.below(100) {
-            0..55 => (PREFIX, KEYS),
+            0..45 => (PREFIX, KEYS),
+            45..60 => return Key::from(DISTINCT),
+            60..70 => return Key::from(REPEATED),
             _ => (RIGHTS_PREFIX, HARD_KEYS),
         };
         Key::from(format!("{prefix}{}", self.random.within(0, keys)).as_str())
     }
 
-    fn increment(&mut self) -> (Key, i64) {
+    fn change(&mut self) -> Change {
         let key = self.key();
-        if is_hard(&key) {
-            let amount = match self.random.below(100) {
+        if key.as_bytes().starts_with(SIZES_PREFIX.as_bytes()) {
+            return self.resize(key);
+        }
+        let amount = if is_hard(&key) {
+            match self.random.below(100) {
                 0..20 => self.random.within(1, 12) as i64,
                 20..85 => -(self.random.within(1, 3) as i64),
                 _ => -(self.random.within(4, 12) as i64),
-            };
-            return (key, amount);
-        }
-        let amount = match self.random.below(100) {
-            0..65 => self.random.within(1, 5) as i64,
-            65..90 => -(self.random.within(1, 4) as i64),
-            90..97 => self.random.within(20, 400) as i64,
-            _ => -(self.random.within(5, 60) as i64),
+            }
+        } else {
+            match self.random.below(100) {
+                0..65 => self.random.within(1, 5) as i64,
+                65..90 => -(self.random.within(1, 4) as i64),
+                90..97 => self.random.within(20, 400) as i64,
+                _ => -(self.random.within(5, 60) as i64),
+            }
         };
-        (key, amount)
+        Change { key, amount, elements: Vec::new() }
+    }
+
+    /// Returns a change of a set.
+    fn resize(&mut self, key: Key) -> Change {
+        let adds = self.random.below(100) < 70 || self.elements.is_empty();
+        let count = match self.random.below(100) {
+            0..80 => 1,
+            80..95 => self.random.within(2, 5),
+            _ => self.random.within(20, 60),
+        };
+        let elements: Vec<u64> = match (key.as_bytes() == REPEATED.as_bytes(), adds) {
+            (true, _) => (0..count.min(8)).map(|_| self.random.within(0, ELEMENTS)).collect(),
+            (false, true) => {
+                self.added += count;
+                (self.added - count..self.added).collect()
+            }
+            (false, false) => {
+                let at = self.random.below(self.elements.len());
+                vec![self.elements.swap_remove(at)]
+            }
+        };
+        let amount = elements.len() as i64;
+        Change { key, amount: if adds { amount } else { -amount }, elements }
     }
 
     /// Submits a single command, or begins a transaction.
-    fn attempt(&mut self, world: &mut World, index: usize, increments: Vec<(Key, i64)>) {
+    fn attempt(&mut self, world: &mut World, index: usize, changes: Vec<Change>) {
         let past = self.past(self.sessions[index].worker.site);
-        let single = (increments.len() == 1).then(|| increments[0].clone());
+        let single = (changes.len() == 1).then(|| changes[0].clone());
         self.sessions[index].attempt = self.attempts.len();
         let begin = single.is_some().then_some(world.now);
         let site = self.sessions[index].worker.site.index();
         let generation = world.generation(site);
-        let attempt = Attempt { increments, begin, end: None, never: false, site, generation };
+        let attempt = Attempt { changes, begin, end: None, never: false, site, generation };
         self.attempts.push(attempt);
         match single {
-            Some((key, amount)) => {
-                let (level, op) = (Level::Causal, Op::IncrBy(amount));
-                let command = Command::Execute { past, level, key, op };
-                self.ask(world, index, Doing::Increment, command);
+            Some(change) => {
+                let (level, op) = (Level::Causal, change.op());
+                let command = Command::Execute { past, level, key: change.key, op };
+                self.ask(world, index, Doing::Single, command);
             }
             None => {
                 let command = Command::Begin { past, strong: false };
@@ -341,7 +417,8 @@ impl BoundsSessions {
                 self.sessions[index].tx = Some(tx);
                 self.go_on(world, index, tx, 0);
             }
-            (Doing::Operate(done), Response::Operated(Ok(_))) => {
+            (Doing::Operate(done), Response::Operated(Ok(outcome))) => {
+                self.attempts[self.sessions[index].attempt].changes[done - 1].note(&outcome);
                 if let Some(tx) = self.sessions[index].tx {
                     self.go_on(world, index, tx, done);
                 }
@@ -354,9 +431,10 @@ impl BoundsSessions {
                 self.rest(world, index);
             }
             (Doing::Get(_), Response::Failed(_)) => self.rest(world, index),
-            (Doing::Increment, Response::Executed { outcome: Ok(outcome), .. }) => {
-                let attempt = &self.attempts[self.sessions[index].attempt];
-                let key = &attempt.increments[0].0;
+            (Doing::Single, Response::Executed { outcome: Ok(outcome), .. }) => {
+                let change = &mut self.attempts[self.sessions[index].attempt].changes[0];
+                change.note(&outcome);
+                let key = &change.key;
                 if is_hard(key) && number_of(&outcome).is_none_or(|value| value < 0) {
                     self.problems.push(format!("a change of {key} was answered {outcome:?}"));
                 }
@@ -392,9 +470,9 @@ impl BoundsSessions {
     /// Sends the next operation of a transaction, or its commit.
     fn go_on(&mut self, world: &mut World, index: usize, tx: TxId, done: usize) {
         let attempt = &mut self.attempts[self.sessions[index].attempt];
-        if let Some((key, amount)) = attempt.increments.get(done).cloned() {
-            let (level, op, kind) = (Level::Causal, Op::IncrBy(amount), Kind::UPDATE);
-            let command = Command::Operate { tx, level, key, op, kind };
+        if let Some(change) = attempt.changes.get(done) {
+            let (level, op, kind) = (Level::Causal, change.op(), Kind::UPDATE);
+            let command = Command::Operate { tx, level, key: change.key.clone(), op, kind };
             return self.ask(world, index, Doing::Operate(done + 1), command);
         }
         attempt.begin = Some(world.now);
@@ -451,8 +529,7 @@ impl BoundsSessions {
     /// Notes that a transaction found less than it needs. That is a read.
     fn note_sold_out(&mut self, world: &World, index: usize, key: &[u8]) {
         let attempt = &self.attempts[self.sessions[index].attempt];
-        let of_key = attempt.increments.iter().filter(|(of, _)| of.as_bytes() == key);
-        let amount: i128 = of_key.map(|(_, amount)| i128::from(*amount)).sum();
+        let amount = attempt.amount(key);
         let Some(begin) = attempt.begin else { return };
         if amount >= 0 {
             self.problems.push(format!("sold out for {amount} of {key:?}"));
@@ -479,7 +556,12 @@ impl BoundsSessions {
         if !matches!(self.sessions[index].doing, Doing::Read { .. } | Doing::Get(_)) {
             let attempt = &mut self.attempts[self.sessions[index].attempt];
             match fate {
-                Fate::Committed => attempt.end = Some(world.now),
+                Fate::Committed => {
+                    attempt.end = Some(world.now);
+                    let added = attempt.changes.iter().filter(|it| it.amount > 0);
+                    let added = added.filter(|it| it.key.as_bytes() == DISTINCT.as_bytes());
+                    self.elements.extend(added.flat_map(|it| &it.elements));
+                }
                 Fate::Never => attempt.never = true,
                 Fate::Unknown => {}
             }
@@ -510,10 +592,8 @@ impl BoundsSessions {
     // The end of a run.
 
     fn keys(&self) -> BTreeSet<Key> {
-        self.attempts
-            .iter()
-            .flat_map(|it| it.increments.iter().map(|(key, _)| key.clone()))
-            .collect()
+        let changes = self.attempts.iter().flat_map(|it| &it.changes);
+        changes.map(|change| change.key.clone()).collect()
     }
 
     /// Reads all counters at the sites that are up, as intervals and as values.
@@ -528,7 +608,11 @@ impl BoundsSessions {
                     self.asked.insert(request, (site, key.clone()));
                 }
                 self.ask_interval(world, owner, interval, &key);
-                let (past, level, op) = (Vector::zero(self.sites), Level::Causal, Op::Get);
+                let op = match key.as_bytes().starts_with(SIZES_PREFIX.as_bytes()) {
+                    true => Op::SetLen,
+                    false => Op::Get,
+                };
+                let (past, level) = (Vector::zero(self.sites), Level::Causal);
                 world.command(owner, value, Command::Execute { past, level, key, op });
             }
         }
@@ -567,7 +651,10 @@ impl BoundsSessions {
                 ));
             }
         }
-        for key in self.keys() {
+        if !lost {
+            self.check_repeated();
+        }
+        for key in self.keys().into_iter().filter(|key| key.as_bytes() != REPEATED.as_bytes()) {
             let history = self.history(world, &key);
             match interval::check(&history, STATES) {
                 Ok(true) => world.tally.count("bounds: histories decided"),
@@ -584,12 +671,51 @@ impl BoundsSessions {
         std::mem::take(&mut self.problems)
     }
 
+    /// Checks the intervals of the set whose elements are added and removed several times against
+    /// the elements that it contained certainly, and those that it may have contained.
+    fn check_repeated(&mut self) {
+        let reads = self.reads.get(REPEATED.as_bytes()).cloned().unwrap_or_default();
+        let changes = || {
+            let begun = self.attempts.iter().filter_map(|it| Some((it, it.begin?)));
+            begun.filter(|(it, _)| !it.never).flat_map(|(attempt, begin)| {
+                let of_key = attempt.changes.iter();
+                let of_key = of_key.filter(|it| it.key.as_bytes() == REPEATED.as_bytes());
+                of_key.map(move |change| (change, begin, attempt.end))
+            })
+        };
+        for read in reads {
+            let names = |change: &Change, element: &u64| change.elements.contains(element);
+            let may = |element: &u64| {
+                changes().any(|(it, begin, _)| {
+                    it.amount > 0 && names(it, element) && begin <= read.end
+                })
+            };
+            let must = |element: &u64| {
+                let added = changes().any(|(it, _, end)| {
+                    it.amount > 0 && names(it, element) && end.is_some_and(|end| end <= read.begin)
+                });
+                let removed = |(it, begin, _): (&Change, u64, _)| {
+                    it.amount <= 0 && names(it, element) && begin <= read.end
+                };
+                added && !changes().any(removed)
+            };
+            let (least, most) = (
+                (0..ELEMENTS).filter(must).count() as i128,
+                (0..ELEMENTS).filter(may).count() as i128,
+            );
+            if read.greatest < least || read.least > most {
+                self.problems.push(format!(
+                    "{REPEATED} has from {least} to {most} elements, and the interval is {read:?}"
+                ));
+            }
+        }
+    }
+
     fn history(&self, world: &World, key: &Key) -> History {
         let mut updates = Vec::new();
         for attempt in self.attempts.iter().filter(|it| !it.never) {
             let Some(begin) = attempt.begin else { continue };
-            let of_key = attempt.increments.iter().filter(|(of, _)| of == key);
-            let amount: i128 = of_key.map(|(_, amount)| i128::from(*amount)).sum();
+            let amount = attempt.amount(key.as_bytes());
             if amount != 0 {
                 updates.push(Update { amount, begin, end: attempt.end });
                 let removed = attempt.generation < world.generation(attempt.site)

@@ -18,7 +18,7 @@ use crate::queue::MS;
 use crate::random::Random;
 use crate::weakness::Weakness;
 
-pub(crate) use self::bounds_shape::{BOUNDS_PREFIX, BoundsShape, RIGHTS_PREFIX};
+pub(crate) use self::bounds_shape::{BOUNDS_PREFIX, BoundsShape, RIGHTS_PREFIX, SIZES_PREFIX};
 pub(crate) use self::occult_shape::{AT_ONE_SITE, OccultShape};
 
 /// A cluster, its network, its faults and its load.

@@ -591,6 +591,12 @@ fn counts_include_open_updates() {
     without_of_bounds(solera_reservations::Rule::CountOpen, near(15, Scenario::from_seed));
 }
 
+/// Two sites add an element concurrently, and an interval counts it twice.
+#[test]
+fn the_size_of_a_set_is_not_the_sum_of_its_changes() {
+    without_of_bounds(solera_reservations::Rule::ReadSizes, Scenario::from_seed);
+}
+
 /// A site shows a decrement without the increment on which it depends.
 #[test]
 fn snapshots_contain_what_rights_depend_on() {

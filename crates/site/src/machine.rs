@@ -6,11 +6,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use solera_data::Measure;
 use solera_machine::{Address, AskId, Machine, Now, Share, Topology, Wire};
 use solera_membership::{Change, MemberError, Members, Participant};
 use solera_occult::Occult;
 use solera_primary::Primary;
-use solera_reservations::{Bound, Claim, Reservations, Tokens};
+use solera_reservations::{Bound, Claim, Reservations};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 use solera_trial::Trial;
 use solera_unistore::{Errand, GuardedKeys, Replica};
@@ -167,8 +168,8 @@ impl Config {
         unistore.guards.push(solera_reservations::PROTOCOL.number);
         unistore.guarded_keys = Some(GuardedKeys {
             protocol: solera_reservations::PROTOCOL.number,
-            prefixes: bounds.iter().map(|(prefix, it)| (prefix.clone(), it.is_some())).collect(),
-            claim: |amount| Claim::Tokens(Tokens::of(amount)).encode(),
+            prefixes: bounds.iter().map(|(prefix, it)| (prefix.clone(), it.map(measure))).collect(),
+            claim: |span| Claim::Tokens(bounds::tokens_of(span)).encode(),
             patience: timing.patience,
         });
         self
@@ -189,6 +190,14 @@ impl Config {
         let Config { unistore: config, .. } = self;
         let (sites, me) = (config.topology.sites(), config.address.site);
         Members::at_start(sites, config.founders, me, config.generation)
+    }
+}
+
+/// Returns the number that a bound is about.
+fn measure(bound: Bound) -> Measure {
+    match bound {
+        Bound::Error(_) | Bound::Rights => Measure::Value,
+        Bound::Size(_) => Measure::Size,
     }
 }
 

@@ -270,12 +270,13 @@ pub enum CommandError {
     /// effect.
     TooManyGuards,
     /// The client has added guards to a strong transaction, which cannot have any, or the
-    /// transaction increments a key of [`GuardedKeys`](crate::GuardedKeys). The transaction was
+    /// transaction changes a key of [`GuardedKeys`](crate::GuardedKeys). The transaction was
     /// aborted and had no effect.
     StrongGuarded,
-    /// Only increments of causal transactions may change the key, which belongs to
-    /// [`GuardedKeys`](crate::GuardedKeys). The transaction was aborted and had no effect.
-    OnlyIncrements {
+    /// The key belongs to [`GuardedKeys`](crate::GuardedKeys), and the transaction changes it
+    /// otherwise than by causal operations on its number. The transaction was aborted and had no
+    /// effect.
+    OnlyCounted {
         /// The key.
         key: Key,
     },
@@ -399,10 +400,10 @@ impl fmt::Display for CommandError {
             CommandError::StrongGuarded => {
                 write!(f, "a strong transaction cannot have guards; nothing was changed")
             }
-            CommandError::OnlyIncrements { key } => write!(
+            CommandError::OnlyCounted { key } => write!(
                 f,
-                "only INCRBY and DECRBY of causal transactions may change '{}', which has an error \
-                 bound; nothing was changed",
+                "only increments of a counter and SADD and SREM of a set may change '{}', which \
+                 has a bound, and only in causal transactions; nothing was changed",
                 String::from_utf8_lossy(key.as_bytes())
             ),
             CommandError::Lost { site, missing } => {

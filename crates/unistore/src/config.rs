@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_certification::Rule as Certification;
+use solera_data::{Measure, Span};
 use solera_machine::{Address, Topology, Without};
 use solera_time::SiteId;
 
@@ -158,7 +159,8 @@ pub enum Rule {
 /// frame of a link, both of at most 2^30 bytes.
 pub(crate) const MAX_UPDATE: usize = 513 << 20;
 
-/// Keys that only increments may change, each with the consent of another protocol of the worker.
+/// Keys with a number, such as a counter, that may change with the consent of another protocol of
+/// the worker only. Nothing else of such a key may change.
 ///
 /// The coordinator adds the protocol as a guard of the key to each transaction that changes such a
 /// key, and participants refuse a transaction without the guard.
@@ -166,21 +168,26 @@ pub(crate) const MAX_UPDATE: usize = 513 << 20;
 pub struct GuardedKeys {
     /// Number of the protocol; one of [`Config::guards`].
     pub protocol: u8,
-    /// Prefixes of keys, the longest first, and whether their keys are guarded. Other keys are not
-    /// guarded.
-    pub prefixes: Arc<[(Vec<u8>, bool)]>,
-    /// Returns the claim of a transaction that increments a key by an amount.
-    pub claim: fn(i64) -> Vec<u8>,
+    /// Prefixes of keys, the longest first, with the number that is guarded, if one is. Other keys
+    /// are not guarded.
+    pub prefixes: Arc<[(Vec<u8>, Option<Measure>)]>,
+    /// Returns the claim of a transaction that changes a key.
+    pub claim: fn(Span) -> Vec<u8>,
     /// Time that the protocol may need before it is ready, in addition to
     /// [`Timing::prepare_timeout`].
     pub patience: Duration,
 }
 
 impl GuardedKeys {
+    /// Returns the number of a key that is guarded; `None` if the key is not guarded.
+    pub fn measure(&self, key: &[u8]) -> Option<Measure> {
+        let found = self.prefixes.iter().find(|(prefix, _)| key.starts_with(prefix));
+        found.and_then(|(_, measure)| *measure)
+    }
+
     /// Returns whether a key is guarded.
     pub fn contains(&self, key: &[u8]) -> bool {
-        let found = self.prefixes.iter().find(|(prefix, _)| key.starts_with(prefix));
-        found.is_some_and(|(_, guarded)| *guarded)
+        self.measure(key).is_some()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use solera_machine::PartitionId;
-use solera_time::{Origin, Timestamp};
+use solera_time::{Origin, SiteId, Timestamp};
 
 use crate::message::Update;
 use crate::replica::Replica;
@@ -46,6 +46,30 @@ impl Replica {
         let updates = committed.after(after).take_while(move |update| update.dot.ts <= upto);
         let forgotten = committed.forgotten();
         partition.filled.then_some(History { forgotten, upto, updates })
+    }
+
+    /// Returns the number of elements of a set: with the updates of each site up to the given times,
+    /// and with all others that are visible at the local site. Returns `None` if the worker does not
+    /// own the key's partition, or lacks some of those updates.
+    pub fn size_with(&self, key: &[u8], known: &[Timestamp]) -> Option<u64> {
+        let index = self.worker.index_of(self.worker.partition_of(key))?;
+        let partition = &self.worker.partitions[index];
+        let me = self.worker.me;
+        let sites = || (0..).map(SiteId).zip(known.iter().copied());
+        let has_all = sites().all(|(site, upto)| site == me || partition.known_vec[site] >= upto);
+        if !partition.filled || !has_all {
+            return None;
+        }
+        // A restarted replica may know less of what is uniform than before, when these updates were
+        // visible.
+        let mut snapshot = self.worker.dissemination.view.uniform_vec.with(me, Timestamp::MAX);
+        for update in partition.pending(key) {
+            if sites().any(|(site, upto)| update.dot.origin == site.into() && update.dot.ts <= upto)
+            {
+                snapshot.join(&update.commit_vec());
+            }
+        }
+        Some(partition.peek(key, &snapshot, |view| view.set_len() as u64))
     }
 
     /// Returns whether the worker owns a partition and has its data.

@@ -101,6 +101,11 @@ impl OpLog {
         }
     }
 
+    /// Returns the updates that are not in the base.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Update> {
+        self.pending.updates()
+    }
+
     /// Returns whether the log holds no state of the key.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty() && self.base.is_empty()

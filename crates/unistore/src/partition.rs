@@ -154,6 +154,11 @@ impl Partition {
         self.keys.get(key).unwrap_or(&self.absent).read(snap_vec, None, self.local, read).0
     }
 
+    /// Returns the updates of a key that are not in its base.
+    pub(crate) fn pending(&self, key: &[u8]) -> impl Iterator<Item = &Update> {
+        self.keys.get(key).into_iter().flat_map(OpLog::pending)
+    }
+
     /// Stores a committed update: each write in its key's log, the update in `committedCausal`
     /// (Alg. 1 l. 46–48, Alg. 2 l. 12–14).
     pub(crate) fn store(&mut self, update: Arc<Update>) {

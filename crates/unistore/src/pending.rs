@@ -126,7 +126,11 @@ impl Pending {
         (within, unseen)
     }
 
+    pub(crate) fn updates(&self) -> impl Iterator<Item = &Update> {
+        self.queues.iter().flatten().map(|waiting| &*waiting.update)
+    }
+
     pub(crate) fn dots(&self) -> impl Iterator<Item = Dot> {
-        self.queues.iter().flatten().map(|waiting| waiting.update.dot)
+        self.updates().map(|update| update.dot)
     }
 }

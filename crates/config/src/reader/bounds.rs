@@ -90,8 +90,9 @@ impl Reader<'_> {
             };
         };
         let place = error.span().start;
-        if of_type != Some(SpaceType::Counter) {
-            let reason = "error goes with type 'counter': add type = \"counter\"";
+        if !matches!(of_type, Some(SpaceType::Counter | SpaceType::Set)) {
+            let reason = "error goes with type 'counter' and with type 'set', whose size it \
+                          bounds: add type = \"counter\" or type = \"set\"";
             return self.refuse(table, place, reason);
         }
         self.require_unistore(table, place, protocol, ("error", "error bounds"))?;
@@ -133,6 +134,11 @@ mod tests {
             ("type = 'counter'", "v = \"v:\" causal (counter)"),
             ("type = 'bounded-counter'", "v = \"v:\" causal (bounded-counter)"),
             ("type = 'pool'", "v = \"v:\" causal (pool)"),
+            ("type = 'set'", "v = \"v:\" causal (set)"),
+            (
+                "type = 'set'\nerror = '5%'",
+                "v = \"v:\" causal (set, error 5%, lease 5000 ms)",
+            ),
             (
                 "type = 'counter'\nerror = '5%'",
                 "v = \"v:\" causal (counter, error 5%, lease 5000 ms)",
@@ -159,7 +165,7 @@ mod tests {
         let bound = |key: &[u8]| {
             spaces.bound_of(key).map(|bound| match bound {
                 KeyBound::Error(error) => error,
-                KeyBound::Hard => panic!("it has an error bound"),
+                KeyBound::Size(_) | KeyBound::Hard => panic!("it has an error bound"),
             })
         };
         let fine = ErrorBound { tolerance_ppm: 10_000, lease: Duration::from_millis(250) };
@@ -203,7 +209,7 @@ mod tests {
             let bound = spaces.bound_of(key.as_bytes());
             let ppm_of = |bound| match bound {
                 KeyBound::Error(error) => error.tolerance_ppm,
-                KeyBound::Hard => 0,
+                KeyBound::Size(_) | KeyBound::Hard => 0,
             };
             assert_eq!(bound.map(ppm_of), ppm, "{key}");
             assert_eq!(first.and_then(|(_, bound)| *bound), bound, "{key}");
@@ -217,19 +223,14 @@ mod tests {
         let of_error = |error: &str| format!("{counter}\nerror = '{error}'");
         for (text, reason) in [
             (
-                "level = 'causal'\ntype = 'set'",
-                "line 5: space 'v': the type 'set' is not available yet; the type may be 'counter', \
-                 'bounded-counter' or 'pool'",
-            ),
-            (
                 "level = 'causal'\ntype = 'pool'\nerror = '5%'",
-                "line 6: space 'v': error goes with type 'counter'",
+                "line 6: space 'v': error goes with type 'counter' and with type 'set'",
             ),
             ("level = 'causal'\ntype = 'list'", "the type 'list' is not available yet"),
             (
                 "level = 'causal'\ntype = 'number'",
                 "line 5: space 'v': there is no type 'number'; the type may be 'counter', \
-                 'bounded-counter' or 'pool'",
+                 'bounded-counter', 'pool' or 'set'",
             ),
             (
                 "type = 'counter'\nlevel = 'por'",
@@ -246,7 +247,8 @@ mod tests {
             ),
             (
                 "level = 'causal'\nerror = '5%'",
-                "line 5: space 'v': error goes with type 'counter': add type = \"counter\"",
+                "line 5: space 'v': error goes with type 'counter' and with type 'set', whose size it \
+                 bounds: add type = \"counter\" or type = \"set\"",
             ),
             (&format!("{counter}\nlease_ms = 500"), "line 6: space 'v': lease_ms goes with error"),
             (&of_error("5"), "line 6: space 'v': error is a percentage such as \"5%\" or \"0.5%\""),

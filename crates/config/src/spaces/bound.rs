@@ -12,12 +12,15 @@ pub enum SpaceType {
     BoundedCounter,
     /// Bounded counters from which sites take identifiers that are never given twice.
     Pool,
+    /// Sets.
+    Set,
 }
 
 /// Types, in the order of messages.
-const TYPES: [SpaceType; 3] = [SpaceType::Counter, SpaceType::BoundedCounter, SpaceType::Pool];
+const TYPES: [SpaceType; 4] =
+    [SpaceType::Counter, SpaceType::BoundedCounter, SpaceType::Pool, SpaceType::Set];
 /// Names of types that later versions will support.
-const PLANNED: [&str; 2] = ["set", "list"];
+const PLANNED: [&str; 1] = ["list"];
 
 impl SpaceType {
     /// Returns the name in `solera.toml`.
@@ -26,13 +29,14 @@ impl SpaceType {
             SpaceType::Counter => "counter",
             SpaceType::BoundedCounter => "bounded-counter",
             SpaceType::Pool => "pool",
+            SpaceType::Set => "set",
         }
     }
 
     /// Returns whether decrements cannot make a value negative.
     pub fn is_bounded(self) -> bool {
         match self {
-            SpaceType::Counter => false,
+            SpaceType::Counter | SpaceType::Set => false,
             SpaceType::BoundedCounter | SpaceType::Pool => true,
         }
     }
@@ -45,8 +49,9 @@ impl SpaceType {
         if let Some(found) = TYPES.into_iter().find(|it| it.name() == name) {
             return Ok(found);
         }
-        let [first, second, last] = TYPES;
-        let choice = format!("the type may be '{first}', '{second}' or '{last}'");
+        let quoted = TYPES.map(|it| format!("'{it}'"));
+        let (last, others) = quoted.split_last().expect("there are types");
+        let choice = format!("the type may be {} or {last}", others.join(", "));
         Err(match PLANNED.contains(&name) {
             true => format!("the type '{name}' is not available yet; {choice}"),
             false => format!("there is no type '{name}'; {choice}"),
@@ -63,13 +68,15 @@ impl fmt::Display for SpaceType {
 /// Bound of the value of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyBound {
-    /// Intervals within a tolerance.
+    /// Intervals of the value within a tolerance.
     Error(ErrorBound),
+    /// Intervals of the number of elements within a tolerance.
+    Size(ErrorBound),
     /// The value does not become negative.
     Hard,
 }
 
-/// Error bound of the counters of a space: the greatest width of the intervals that
+/// Error bound of the counters or sets of a space: the greatest width of the intervals that
 /// SOLERA.INTERVAL returns. All nodes must have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorBound {

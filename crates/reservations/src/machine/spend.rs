@@ -15,14 +15,13 @@ use crate::spent::Spent;
 impl Reservations {
     /// Takes the tokens for an update that commits in this step, if the site has them and nobody
     /// waits for tokens of this kind (H2 to H6). Returns `None` otherwise: a guard, or
-    /// [`Command::Take`](crate::Command::Take), may wait for them. An update by 0 needs none.
+    /// [`Command::Take`](crate::Command::Take), may wait for them.
     ///
     /// The contract on time holds for `now`. Like a promise, the tokens are taken at the moment of
     /// the reading.
-    pub fn spend(&mut self, now: Now, key: &[u8], amount: i64) -> Option<Spent> {
+    pub fn spend(&mut self, now: Now, key: &[u8], tokens: Tokens) -> Option<Spent> {
         let now = now.monotonic;
         self.begin(now);
-        let tokens = Tokens::of(amount);
         if tokens.is_none() {
             return Some(Spent { key: key.to_vec(), epoch: Epoch(0), tokens });
         }
@@ -84,11 +83,11 @@ impl Reservations {
     /// stream contains it.
     ///
     /// After a restart, the host reports all such updates before any other input.
-    pub fn restore_commit(&mut self, key: &[u8], amount: i64, position: Position) {
+    pub fn restore_commit(&mut self, key: &[u8], tokens: Tokens, position: Position) {
         let partition = self.config.partition_of(key);
         let config = &self.config;
         if let Some(partition) = self.partitions.get_mut(&partition) {
-            partition.restore_commit(config, key, Tokens::of(amount), position);
+            partition.restore_commit(config, key, tokens, position);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use solera_time::Monotonic;
 
 use super::Partition;
-use crate::config::{BoundKind, Config};
+use crate::config::Config;
 use crate::outbox::Step;
 
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Partition {
         // Rights need neither readers nor reports.
         let waits = !self.due.is_empty() || !self.waiting.is_empty();
         is_recent(self.activity.used, step, step.config.timing.keep)
-            || waits && step.config.has_bounds(BoundKind::Error)
+            || waits && step.config.has_error_bounds()
             || self.agreed.closed.is_some()
             || self.right.removes()
             || self.must_return(step.config)

@@ -64,7 +64,10 @@ impl Partition {
             match &placed.entry {
                 Entry::Ended(_) => self.visit_at(step.now, &placed.key),
                 Entry::Given(gift, _) if own => self.end_giving(&placed.key, gift),
-                Entry::Update(_) | Entry::Created(..) | Entry::Given(..) => {}
+                Entry::Update(_)
+                | Entry::Created(..)
+                | Entry::Resized(..)
+                | Entry::Given(..) => {}
             }
         }
         if own {
@@ -92,6 +95,12 @@ impl Partition {
                     counter.rights.tally.note_spent(amount.unsigned_abs());
                 } else if own {
                     counter.unseen.push(position, Tokens::of(*amount));
+                }
+            }
+            Entry::Resized(tokens, size) => {
+                counter.value = (*size).into();
+                if own {
+                    counter.unseen.push(position, *tokens);
                 }
             }
             Entry::Ended(epoch) => {

@@ -9,7 +9,7 @@ use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 use super::{Partition, clamped};
 use crate::agreed::Key;
 use crate::command::{Cannot, Holder, Placed, Question, Response};
-use crate::config::{BoundKind, Config, Rule};
+use crate::config::{Config, Rule};
 use crate::counter::{Asked, WaitingTake};
 use crate::message::Body;
 use crate::numbers::{Epoch, Nonce, Position, Tokens};
@@ -111,7 +111,7 @@ impl Partition {
     /// Returns whether the site knows which entries of its stream are those of its present
     /// generation.
     pub(super) fn knows_begin(&self, config: &Config) -> bool {
-        self.begins(config).is_some() || !config.has_bounds(BoundKind::Rights)
+        self.begins(config).is_some() || !config.has_hard_bounds()
     }
 
     /// Applies a gift (B3). Recovery calls it, too.

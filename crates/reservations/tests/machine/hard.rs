@@ -46,7 +46,7 @@ impl Host {
     /// Spends rights at once, for an update with this position. Returns whether the site has them.
     fn sell(&mut self, amount: i64, position: u64) -> bool {
         let now = Now { monotonic: self.now, physical: Physical(0) };
-        let spent = self.machine.spend(now, TICKETS, -amount);
+        let spent = self.machine.spend(now, TICKETS, Tokens::of(-amount));
         let sold = spent.is_some();
         if let Some(spent) = spent {
             self.machine.note_commit(spent, Position(position));
@@ -157,7 +157,7 @@ fn a_restarted_site_does_not_spend_again_what_its_stream_lacks() {
         let mut host = with_rights(5, without);
         assert!(host.sell(3, 11));
         host.restart();
-        host.machine.restore_commit(TICKETS, -3, Position(11));
+        host.machine.restore_commit(TICKETS, Tokens::of(-3), Position(11));
         assert_eq!(host.sell(3, 12), sold);
         let mut host = with_rights(5, without);
         host.want(1, 2, 0);

@@ -173,7 +173,7 @@ impl World {
         }
         let reading = self.reading(site);
         let machine = &mut self.nodes[site].machine;
-        let Some(spent) = machine.spend(reading, &key, amount) else { return false };
+        let Some(spent) = machine.spend(reading, &key, Tokens::of(amount)) else { return false };
         self.clients.transactions[tx].state = State::Done;
         if self.nodes[site].doomed && self.random.chance(50) {
             // The commit is not durable.

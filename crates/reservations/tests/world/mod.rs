@@ -629,7 +629,7 @@ impl World {
         let remaining = self.streams[site][..cut].iter().filter(|placed| placed.key == *key);
         let amounts = remaining.map(|placed| match placed.entry {
             Entry::Update(amount) => i128::from(amount),
-            Entry::Ended(_) | Entry::Given(..) | Entry::Created(..) => 0,
+            Entry::Ended(_) | Entry::Given(..) | Entry::Created(..) | Entry::Resized(..) => 0,
         });
         amounts.sum()
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use solera_machine::{Machine, Now, PartitionId, RequestId};
 use solera_random::Random;
-use solera_reservations::{Checkpoint, Command, Config, Entry, Input, Recovery, Reservations};
+use solera_reservations::{Checkpoint, Command, Config, Entry, Input, Recovery, Reservations, Tokens};
 use solera_time::{Monotonic, Physical};
 
 use super::{MS, World};
@@ -245,7 +245,7 @@ impl World {
             if let Entry::Update(amount) = placed.entry
                 && placed.position > known
             {
-                node.machine.restore_commit(&placed.key, amount, placed.position);
+                node.machine.restore_commit(&placed.key, Tokens::of(amount), placed.position);
             }
         }
         self.align(site);

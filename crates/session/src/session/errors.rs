@@ -24,7 +24,7 @@ impl<W: Context> ClientSession<W> {
             | CommandError::NoStrong
             | CommandError::NoGuard { .. }
             | CommandError::StrongGuarded
-            | CommandError::OnlyIncrements { .. } => format!("ERR {error}"),
+            | CommandError::OnlyCounted { .. } => format!("ERR {error}"),
             CommandError::Guarded(refusal)
                 if refusal.protocol == solera_reservations::PROTOCOL.number =>
             {

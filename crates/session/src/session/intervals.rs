@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use solera_config::KeyBound;
 use solera_reservations::{Cannot, Holder};
 use solera_time::SiteId;
 
@@ -13,13 +14,15 @@ use crate::context::{AskBound, Bound, Context, Unreachable, What};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl<W: Context> ClientSession<W> {
-    /// Returns the least and the greatest value of a counter with a bound. At some moment during
-    /// the call, its value is between them.
+    /// Returns the least and the greatest value of a counter or size of a set with a bound. At some
+    /// moment during the call, it is between them.
     ///
     /// # Errors
     /// The error reply.
     pub(crate) async fn interval(&self, key: &[u8]) -> Result<(i64, i64), String> {
         match self.ask_bound(key, What::Interval).await? {
+            // Removals that have no effect use tokens, too.
+            Bound::Interval(least, greatest) if self.is_set(key) => Ok((least.max(0), greatest)),
             Bound::Interval(least, greatest) => Ok((least, greatest)),
             Bound::Cannot(reason) => Err(self.bound_error(key, reason)),
             Bound::Holders(_) => Err(self.unanswered()),
@@ -36,6 +39,10 @@ impl<W: Context> ClientSession<W> {
             Bound::Cannot(reason) => Err(self.bound_error(key, reason)),
             Bound::Interval(..) => Err(self.unanswered()),
         }
+    }
+
+    fn is_set(&self, key: &[u8]) -> bool {
+        matches!(self.worker.spec().spaces.bound_of(key), Some(KeyBound::Size(_)))
     }
 
     async fn ask_bound(&self, key: &[u8], what: What) -> Result<Bound, String> {

@@ -15,6 +15,7 @@ pub(crate) fn permits(of_type: SpaceType, op: &Op) -> bool {
         SpaceType::Counter | SpaceType::BoundedCounter | SpaceType::Pool => {
             matches!(op, Op::IncrBy(_)) || !op.is_update()
         }
+        SpaceType::Set => matches!(op, Op::SetAdd(_) | Op::SetRemove(_)) || !op.is_update(),
     }
 }
 
@@ -45,6 +46,10 @@ impl<W: Context> ClientSession<W> {
             SpaceType::Pool => format!(
                 "ERR {command} cannot change '{key}': the keys of space '{name}' are pools, which only SOLERA.TAKE, \
                  SOLERA.GROW, INCR, INCRBY, DECR and DECRBY change"
+            ),
+            SpaceType::Set => format!(
+                "ERR {command} cannot change '{key}': the keys of space '{name}' are sets, which only SADD and SREM \
+                 change; to empty a set, remove its elements"
             ),
             SpaceType::Counter | SpaceType::BoundedCounter => format!(
                 "ERR {command} cannot change '{key}': the keys of space '{name}' are counters, which only INCR, \

@@ -11,6 +11,8 @@ use crate::random::Random;
 
 /// Prefix of the counters with error bounds.
 pub(crate) const BOUNDS_PREFIX: &str = "b:";
+/// Prefix of the sets whose sizes have error bounds.
+pub(crate) const SIZES_PREFIX: &str = "s:";
 /// Prefix of the counters that must not become negative.
 pub(crate) const RIGHTS_PREFIX: &str = "r:";
 
@@ -48,6 +50,7 @@ impl BoundsShape {
     pub(crate) fn bounds(&self) -> Arc<[(Vec<u8>, Option<Bound>)]> {
         Arc::new([
             (BOUNDS_PREFIX.into(), Some(Bound::Error(self.policy))),
+            (SIZES_PREFIX.into(), Some(Bound::Size(self.policy))),
             (RIGHTS_PREFIX.into(), Some(Bound::Rights)),
         ])
     }

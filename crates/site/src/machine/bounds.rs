@@ -1,22 +1,22 @@
-//! Hosts `reservations`, which keeps the error bounds of counters.
+//! Hosts `reservations`, which keeps bounds of counters and of the sizes of sets.
 //!
-//! The machine derives all of its state from UniStore's histories. Increments of its keys reach it
-//! as entries of the streams of their sites. A site ends an epoch by a write to a reserved key,
+//! The machine derives all of its state from UniStore's histories. Updates of its keys reach it as
+//! entries of the streams of their sites. A site ends an epoch by a write to a reserved key,
 //! which is an entry of the site's stream. The record on which all sites agree is a sequence of
 //! strong transactions, each of which writes a change to another reserved key. They do not
 //! conflict, so UniStore only orders them, and the machines of all sites decide alike which changes
 //! take effect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use solera_data::{BOUNDS, Key, Op, OpError, Outcome, Value};
+use solera_data::{BOUNDS, Key, Measure, Op, OpError, Outcome, Span, Value};
 use solera_levels::Level;
 use solera_machine::{AskId, GuardQuestion, Input, Machine, Now, Output, PartitionId, RequestId};
 use solera_machine::{Topology, codec};
 use solera_membership::{Members, Participant};
 use solera_reservations::{
     Answer, Command, Entry, Epoch, Gift, Placed, Position, Question, Reservations, Response, Rule,
-    Version,
+    Tokens, Version,
 };
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 use solera_unistore::{GuardedKeys, Kind, Pasts, Replica, Update};
@@ -78,8 +78,8 @@ impl Bounds {
             let feed = Feed { record, ends, gifts };
             let known = machine.known(id).map_or(Position(0), |known| known[address.site.index()]);
             for update in unistore.own_updates(id, Timestamp(known.0)) {
-                for (key, amount) in increments(update, &keys) {
-                    machine.restore_commit(key, amount, Position(update.dot.ts.0));
+                for (key, tokens) in spent(update, &keys) {
+                    machine.restore_commit(key, tokens, Position(update.dot.ts.0));
                 }
                 for (key, gift) in written_to::<(Vec<u8>, Gift)>(update, &feed.gifts) {
                     machine.restore_gift(&key, gift);
@@ -175,6 +175,8 @@ impl Bounds {
         let mut visible = unistore.status().view().uniform_vec;
         visible[self.me] = Timestamp::MAX;
         let known = self.machine.known(partition).unwrap_or_default();
+        let mut known_then: Vec<Timestamp> = known.iter().map(|known| Timestamp(known.0)).collect();
+        let mut streams = Vec::new();
         for (origin, after) in (0..).map(SiteId).zip(known.iter().copied()) {
             let from = Timestamp(after.0);
             let history = unistore.history(partition, Origin::Site(origin), from);
@@ -189,11 +191,34 @@ impl Bounds {
                 read.push(update);
             }
             if !read.is_empty() || beat && upto > from {
-                let entries = read.into_iter().flat_map(|update| self.placed(update, feed));
-                let (entries, upto) = (entries.collect(), Position(upto.0));
-                news.push(Command::Stream { partition, origin, after, entries, upto });
+                known_then[origin.index()] = upto;
+                streams.push((origin, after, read, upto));
             }
         }
+        let updates = || streams.iter().flat_map(|(.., read, _)| read);
+        let Some(sizes) = self.sizes(unistore, updates().map(|it| &***it), &known_then) else {
+            // A joining site has not received all updates that the machine has got from another.
+            return;
+        };
+        for (origin, after, read, upto) in streams {
+            let entries = read.into_iter().flat_map(|update| self.placed(update, feed, &sizes));
+            let (entries, upto) = (entries.collect(), Position(upto.0));
+            news.push(Command::Stream { partition, origin, after, entries, upto });
+        }
+    }
+
+    /// Returns the sizes of the sets with a bound that updates change, with all updates that the
+    /// machine will have then; `None` if the replica lacks some of those.
+    fn sizes<'u>(
+        &self,
+        unistore: &Replica,
+        updates: impl Iterator<Item = &'u Update>,
+        known: &[Timestamp],
+    ) -> Option<BTreeMap<&'u [u8], u64>> {
+        let writes = updates.flat_map(|update| &update.writes).map(|write| write.key.as_bytes());
+        let sets = writes.filter(|key| self.keys.measure(key) == Some(Measure::Size));
+        let sets: BTreeSet<&[u8]> = sets.collect();
+        sets.into_iter().map(|key| Some((key, unistore.size_with(key, known)?))).collect()
     }
 
     /// Adds the changes of the record of a partition that were delivered.
@@ -223,17 +248,33 @@ impl Bounds {
     }
 
     /// Returns the entries of a stream that an update contains.
-    fn placed(&self, update: &Update, feed: &Feed) -> Vec<Placed> {
+    fn placed(
+        &self,
+        update: &Update,
+        feed: &Feed,
+        sizes: &BTreeMap<&[u8], u64>,
+    ) -> Vec<Placed> {
         let position = Position(update.dot.ts.0);
         let past = || Box::new(update.commit_vec());
-        let updates = increments(update, &self.keys).filter(|(_, amount)| *amount != 0);
-        let updates = updates.map(|(key, amount)| {
-            let creates = amount > 0 && self.machine.has_rights(key);
-            let entry = match creates {
-                true => Entry::Created(amount.unsigned_abs(), past()),
-                false => Entry::Update(amount),
+        let updates = update.writes.iter().filter_map(|write| {
+            let key = write.key.as_bytes();
+            let entry = match self.keys.measure(key)? {
+                Measure::Value => match write.effect.increment()? {
+                    0 => return None,
+                    amount if amount > 0 && self.machine.has_rights(key) => {
+                        Entry::Created(amount.unsigned_abs(), past())
+                    }
+                    amount => Entry::Update(amount),
+                },
+                Measure::Size => {
+                    let span = Measure::Size.of_effect(&write.effect)?;
+                    match self.machine.keeps(Rule::ReadSizes) {
+                        true => Entry::Resized(tokens_of(span), *sizes.get(key)?),
+                        false => Entry::Update(span.up as i64 - span.down as i64),
+                    }
+                }
             };
-            (key.to_vec(), entry)
+            Some((key.to_vec(), entry))
         });
         let ended = written_to::<(Vec<u8>, Epoch)>(update, &feed.ends);
         let ended = ended.map(|(key, epoch)| (key, Entry::Ended(epoch)));
@@ -288,13 +329,20 @@ fn gives(update: &Update, feed: &Feed) -> bool {
     update.writes.iter().any(|write| write.key == feed.gifts)
 }
 
-/// Returns the increments of guarded keys in an update.
-fn increments<'a>(
+/// Returns the tokens that an update uses of each guarded key.
+fn spent<'a>(
     update: &'a Update,
     keys: &'a GuardedKeys,
-) -> impl Iterator<Item = (&'a [u8], i64)> {
-    let guarded = update.writes.iter().filter(|write| keys.contains(write.key.as_bytes()));
-    guarded.filter_map(|write| Some((write.key.as_bytes(), write.effect.increment()?)))
+) -> impl Iterator<Item = (&'a [u8], Tokens)> {
+    update.writes.iter().filter_map(|write| {
+        let span = keys.measure(write.key.as_bytes())?.of_effect(&write.effect)?;
+        Some((write.key.as_bytes(), tokens_of(span)))
+    })
+}
+
+/// Returns the tokens that a change needs.
+pub(super) fn tokens_of(span: Span) -> Tokens {
+    Tokens { increments: span.up, decrements: span.down }
 }
 
 /// Returns what an update writes to a reserved key.
@@ -420,8 +468,8 @@ impl Site {
         self.bounds.as_ref().is_some_and(|bounds| bounds.keys.contains(key))
     }
 
-    /// Like [`Replica::execute_at_once`], also for increments of keys with an error bound if the
-    /// site has the tokens.
+    /// Like [`Replica::execute_at_once`], also for updates of keys with a bound if the site has the
+    /// tokens.
     pub fn execute_at_once(
         &mut self,
         now: Now,
@@ -430,15 +478,17 @@ impl Site {
         key: &[u8],
         op: &Op,
     ) -> Option<Result<Outcome, OpError>> {
-        let Some(bounds) =
-            self.bounds.as_mut().filter(|it| op.is_update() && it.keys.contains(key))
-        else {
+        let bounds = self.bounds.as_mut().filter(|_| op.is_update());
+        let Some((bounds, measure)) = bounds.and_then(|it| {
+            let measure = it.keys.measure(key)?;
+            Some((it, measure))
+        }) else {
             return self.unistore.execute_at_once(now, pasts, level, key, op);
         };
-        let Op::IncrBy(amount) = op else { return None };
-        let spent = bounds.machine.spend(now, key, *amount)?;
+        let tokens = tokens_of(measure.of_op(op)?);
+        let spent = bounds.machine.spend(now, key, tokens)?;
         bounds.machine.add_past(&spent, &mut pasts.causal);
-        let result = self.unistore.increment_at_once(now, pasts, key, *amount);
+        let result = self.unistore.execute_with_consent(now, pasts, key, op);
         let at = pasts.causal[bounds.me];
         self.with_bounds(now, |machine| match result {
             Some(Ok(_)) => machine.note_commit(spent, Position(at.0)),

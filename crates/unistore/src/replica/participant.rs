@@ -170,7 +170,7 @@ impl Replica {
     ) {
         if op.is_update() && self.worker.config.is_guarded(&key) {
             // A sender with the same configuration would have sent a guarded transaction.
-            let error = CommandError::OnlyIncrements { key };
+            let error = CommandError::OnlyCounted { key };
             return self.worker.answer(to, Response::Failed(error));
         }
         let partition = self.worker.partition_of(&key);

@@ -81,19 +81,18 @@ impl Replica {
         self.try_execute(now, ReplyTo::Nobody, pasts, level, partition, key, op)
     }
 
-    /// Increments a key of [`GuardedKeys`](crate::GuardedKeys) for a caller that has the guard's
+    /// Changes a key of [`GuardedKeys`](crate::GuardedKeys) for a caller that has the guard's
     /// consent. Has no effect if the outcome is not available at once.
-    pub fn increment_at_once(
+    pub fn execute_with_consent(
         &mut self,
         now: Now,
         pasts: &mut Pasts,
         key: &[u8],
-        amount: i64,
+        op: &Op,
     ) -> Option<Result<Outcome, OpError>> {
         let partition = self.worker.partition_of(key);
         self.worker.index_of(partition)?;
-        let op = Op::IncrBy(amount);
-        self.try_execute(now, ReplyTo::Nobody, pasts, Level::Causal, partition, key, &op)
+        self.try_execute(now, ReplyTo::Nobody, pasts, Level::Causal, partition, key, op)
     }
 
     /// Executes a single-operation transaction on an owned key. Returns `None` if a prepared

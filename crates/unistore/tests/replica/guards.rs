@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_data::{Key, Op, Outcome};
+use solera_data::{Key, Measure, Op, Outcome, Span};
 use solera_levels::Level;
 use solera_machine::{
     Address, AskId, Guard, GuardAnswer, GuardQuestion, Guarded, Machine, Now, PartitionId,
@@ -738,11 +738,15 @@ fn a_guard_that_reserves_too_long_gets_the_abort() {
     assert_eq!((site.guarded_at(FIRST), site.counter(&key)), (0, None));
 }
 
-/// Makes BANK guard the increments of keys that begin with "views".
+/// Makes BANK guard the values of keys that begin with "views", and the sizes of "views:fans".
 fn guard_views(site: &mut Site) {
     for at in [FIRST, SECOND] {
-        let prefixes = [(b"views:free".to_vec(), false), (b"views".to_vec(), true)];
-        let claim = |amount: i64| amount.to_string().into_bytes();
+        let prefixes = [
+            (b"views:free".to_vec(), None),
+            (b"views:fans".to_vec(), Some(Measure::Size)),
+            (b"views".to_vec(), Some(Measure::Value)),
+        ];
+        let claim = |span: Span| format!("{}-{}", span.up, span.down).into_bytes();
         site.configs.get_mut(&at).unwrap().guarded_keys = Some(GuardedKeys {
             protocol: BANK,
             prefixes: Arc::new(prefixes),
@@ -765,7 +769,7 @@ fn increments_of_guarded_keys_name_their_guard_by_themselves() {
         let add = site.ask(FIRST, Command::Execute { past, level, key: key.clone(), op });
         site.deliver();
         let (at, ask, _, guards) = site.next_reserve();
-        let expected = Guard { key: key.to_vec(), protocol: BANK, claim: b"3".to_vec() };
+        let expected = Guard { key: key.to_vec(), protocol: BANK, claim: b"3-0".to_vec() };
         assert_eq!((at, guards), (owner, expected.into()));
         site.promise(at, ask);
         let (at, ask, id, _) = site.next_promise();
@@ -783,7 +787,7 @@ fn increments_of_guarded_keys_name_their_guard_by_themselves() {
     }
     site.commit(FIRST, tx);
     let (.., guards) = site.next_reserve();
-    assert_eq!(guards.iter().map(|guard| &guard.claim[..]).collect::<Vec<_>>(), [b"4"]);
+    assert_eq!(guards.iter().map(|guard| &guard.claim[..]).collect::<Vec<_>>(), [b"4-0"]);
     // The longest prefix decides.
     let free = key_of(SECOND, "views:free");
     let tx = site.begin(FIRST, false);
@@ -794,11 +798,46 @@ fn increments_of_guarded_keys_name_their_guard_by_themselves() {
 }
 
 #[test]
+fn changes_of_guarded_sets_claim_each_element() {
+    let mut site = Site::new();
+    guard_views(&mut site);
+    site.ready = false;
+    let key = key_of(SECOND, "views:fans");
+    let elements = |names: &[&str]| names.iter().map(|it| (*it).into()).collect();
+    let change = |site: &mut Site, op| {
+        let (past, level) = (Vector::zero(1), Level::Causal);
+        let request = site.ask(FIRST, Command::Execute { past, level, key: key.clone(), op });
+        site.deliver();
+        request
+    };
+    for (op, claim) in [
+        (Op::SetAdd(elements(&["a", "b", "a"])), "2-0"),
+        (Op::SetAdd(elements(&["a", "c"])), "2-0"),
+        (Op::SetRemove(elements(&["a", "d"])), "0-1"),
+    ] {
+        change(&mut site, op);
+        let (at, ask, _, guards) = site.next_reserve();
+        assert_eq!(guards.iter().map(|it| &it.claim[..]).collect::<Vec<_>>(), [claim.as_bytes()]);
+        site.promise(at, ask);
+        let (at, ask, ..) = site.next_promise();
+        site.promise(at, ask);
+        site.deliver();
+        site.next_end();
+    }
+    // What has no effect needs no consent. Nothing else may change the key.
+    let nothing = change(&mut site, Op::SetRemove(elements(&["d"])));
+    assert!(matches!(site.replies_to(nothing)[..], [Response::Executed { .. }]));
+    let removal = change(&mut site, Op::Delete);
+    assert_eq!(*site.failure(removal), CommandError::OnlyCounted { key: key.clone() });
+    assert!(site.asks.is_empty());
+}
+
+#[test]
 fn guarded_keys_change_by_causal_increments_alone() {
     let mut site = Site::new();
     guard_views(&mut site);
     let key = key_of(FIRST, "views:");
-    let only = CommandError::OnlyIncrements { key: key.clone() };
+    let only = CommandError::OnlyCounted { key: key.clone() };
     for (level, op) in [(Level::Causal, Op::Set("7".into())), (Level::Eventual, Op::IncrBy(1))] {
         let (past, key) = (Vector::zero(1), key.clone());
         let change = site.ask(FIRST, Command::Execute { past, level, key, op });
@@ -829,6 +868,6 @@ fn a_participant_refuses_unguarded_changes_of_guarded_keys() {
     let (past, level, op) = (Vector::zero(1), Level::Causal, Op::IncrBy(1));
     let add = site.ask(FIRST, Command::Execute { past, level, key: there.clone(), op });
     site.deliver();
-    assert_eq!(*site.failure(add), CommandError::OnlyIncrements { key: there.clone() });
+    assert_eq!(*site.failure(add), CommandError::OnlyCounted { key: there.clone() });
     assert_eq!((site.counter(&here), site.counter(&there)), (None, None));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use solera_data::{CellChange, Dot, Effect, Key, Op, Outcome, Value};
+use solera_data::{CellChange, Dot, Effect, Key, Op, Outcome, SetChange, Value};
 use solera_levels::Level;
 use solera_machine::{
     Address, DecodeError, Machine, Now, PartitionId, Records, RequestId, Topology,
@@ -667,4 +667,41 @@ fn invalid_records_are_rejected_with_a_reason() {
     members[stage] = 2;
     let reason = replay(&members).expect_err("a list that no worker writes");
     assert!(reason.starts_with("no record"), "{reason}");
+}
+
+/// What was visible before a restart may be beyond what the restarted replica knows to be uniform.
+#[test]
+fn a_size_contains_what_a_reader_has_and_the_replica_does_not_show() {
+    let mut host = Host::of(config_of(&[1, 1, 1]));
+    host.tick(now(1, 1000));
+    let key = Key::from("fans");
+    let add = |site: SiteId, ts: u64, element: &str| {
+        let set = SetChange { removed: Vec::new(), added: vec![Value::from(element)] };
+        let effect = Effect { set: Some(Box::new(set)), ..Effect::default() };
+        let writes = vec![Write { key: key.clone(), effect }];
+        let dot = Dot::of(site, Timestamp(ts));
+        Update { dot, snap_vec: Vector::zero(3), writes, eventual: false }
+    };
+    host.replicate(B, B, Timestamp(20), &[add(B, 10, "b")]);
+    host.replicate(C, C, Timestamp(40), &[add(C, 30, "c"), add(C, 35, "b")]);
+    let (mut pasts, op) = (Pasts::none(3), Op::SetAdd(vec![Value::from("a")]));
+    let added = host.replica.execute_at_once(now(6, 1000), &mut pasts, Level::Causal, b"fans", &op);
+    assert!(matches!(added, Some(Ok(Outcome::Int(1)))));
+    let size = |mine: u64, b: u64, c: u64| {
+        let known = [mine, b, c].map(Timestamp);
+        host.replica.size_with(b"fans", &known)
+    };
+    let visible = host.replica.status().view().uniform_vec;
+    assert_eq!((visible[B], visible[C]), (Timestamp::ZERO, Timestamp::ZERO));
+    for (known, expected) in [
+        ((0, 0, 0), Some(1)),
+        ((0, 10, 0), Some(2)),
+        ((0, 20, 30), Some(3)),
+        ((0, 0, 40), Some(3)),
+        // The replica has not received these updates.
+        ((0, 21, 0), None),
+        ((0, 0, 41), None),
+    ] {
+        assert_eq!(size(known.0, known.1, known.2), expected, "{known:?}");
+    }
 }

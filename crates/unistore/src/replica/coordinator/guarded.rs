@@ -90,7 +90,7 @@ impl Replica {
         if transaction.guards.is_bounded() { Ok(()) } else { Err(CommandError::TooManyGuards) }
     }
 
-    /// Returns the guards of a transaction's increments of [`GuardedKeys`](crate::GuardedKeys).
+    /// Returns the guards of a transaction's changes of [`GuardedKeys`](crate::GuardedKeys).
     ///
     /// # Errors
     /// The transaction changes such a key otherwise, or too many of them.
@@ -101,19 +101,20 @@ impl Replica {
     ) -> Result<Guarded, CommandError> {
         let Some(guarded) = &self.worker.config.guarded_keys else { return Ok(Guarded::default()) };
         let mut guards = Vec::new();
-        for (key, effect) in writes.iter().filter(|(key, _)| guarded.contains(key)) {
-            match effect.increment() {
-                Some(0) => {}
-                Some(amount) => guards.push(Guard {
+        for (key, effect) in writes {
+            let Some(measure) = guarded.measure(key) else { continue };
+            match measure.of_effect(effect) {
+                Some(span) if span.is_none() => {}
+                Some(span) => guards.push(Guard {
                     key: key.as_bytes().to_vec(),
                     protocol: guarded.protocol,
-                    claim: (guarded.claim)(amount),
+                    claim: (guarded.claim)(span),
                 }),
-                None => return Err(CommandError::OnlyIncrements { key: key.clone() }),
+                None => return Err(CommandError::OnlyCounted { key: key.clone() }),
             }
         }
         if let Some((key, _)) = eventual.iter().find(|(key, _)| guarded.contains(key)) {
-            return Err(CommandError::OnlyIncrements { key: key.clone() });
+            return Err(CommandError::OnlyCounted { key: key.clone() });
         }
         let guards: Guarded = guards.into_iter().collect();
         if guards.is_bounded() { Ok(guards) } else { Err(CommandError::TooManyGuards) }

@@ -188,7 +188,7 @@ impl Replica {
     }
 
     /// Returns the refusal of a transaction that changes a key of
-    /// [`GuardedKeys`](crate::GuardedKeys) without its guard, or not by an increment.
+    /// [`GuardedKeys`](crate::GuardedKeys) without its guard, or more than its number.
     pub(super) fn check_guards(
         &self,
         writes: &[Write],
@@ -201,14 +201,12 @@ impl Replica {
             let named = |key: &Key| {
                 guards.iter().any(|it| it.key == key.as_bytes() && it.protocol == protocol)
             };
-            match write.effect.increment() {
-                Some(0) => true,
-                Some(_) => named(&write.key),
-                None => false,
-            }
+            guarded.measure(&write.key).is_none_or(|measure| {
+                let span = measure.of_effect(&write.effect);
+                span.is_some_and(|span| span.is_none() || named(&write.key))
+            })
         };
-        let mut changed = writes.iter().filter(|write| guarded.contains(&write.key));
-        let unguarded = changed.find(|write| !is_allowed(write)).map(|write| &write.key);
+        let unguarded = writes.iter().find(|write| !is_allowed(write)).map(|write| &write.key);
         let mut eventual = eventual.iter().map(|(key, _)| key);
         match unguarded.or_else(|| eventual.find(|key| guarded.contains(key))) {
             None => Ok(()),
