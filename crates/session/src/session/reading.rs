@@ -68,20 +68,31 @@ impl<W: Context> ClientSession<W> {
         wanted: Wanted,
     ) -> Result<Read, String> {
         let ways = self.ways(command, op)?;
-        match wanted {
-            Wanted::At(level) => {
-                let suitable = ways.iter().rev().find(|(offered, _)| offered.at_least(level));
-                let Some((level, way)) = suitable else {
-                    return Err(self.too_strong(op, level));
-                };
-                let result = match way {
-                    Way::Certified => self.execute_strong(command, op).await?,
-                    Way::Local(local) => self.execute_causal(op, *local).await?,
-                };
-                Ok((result, *level))
-            }
+        let read = match wanted {
+            Wanted::At(level) => self.read_at(command, op, &ways, level).await,
             Wanted::Within(bound) => self.read_within(command, op, &ways, bound).await,
-        }
+        }?;
+        let within = matches!(wanted, Wanted::Within(_));
+        self.worker.count_reads(|counts| counts.note_answer(within, read.1));
+        Ok(read)
+    }
+
+    async fn read_at(
+        &mut self,
+        command: CommandId,
+        op: &KeyOp<'_>,
+        ways: &[(Level, Way)],
+        level: Level,
+    ) -> Result<Read, String> {
+        let suitable = ways.iter().rev().find(|(offered, _)| offered.at_least(level));
+        let Some((level, way)) = suitable else {
+            return Err(self.too_strong(op, level));
+        };
+        let result = match way {
+            Way::Certified => self.execute_strong(command, op).await?,
+            Way::Local(local) => self.execute_causal(op, *local).await?,
+        };
+        Ok((result, *level))
     }
 
     fn ways(&self, command: CommandId, op: &KeyOp<'_>) -> Result<Ways, String> {
@@ -189,6 +200,11 @@ impl<W: Context> ClientSession<W> {
                 Some(_) => monitor.arrived(now, began.elapsed()),
                 None => monitor.given_up(now, bound),
             }
+            self.worker.count_reads(|counts| match response {
+                Some(_) => counts.attempts.answered += 1,
+                None if waits_for_strong => counts.attempts.cancelled += 1,
+                None => counts.attempts.failed += 1,
+            });
         }
         match response {
             Some(_) => Ok((self.executed(response)?, strongest)),
