@@ -70,6 +70,10 @@ impl<W: Context> ClientSession<W> {
         let ways = self.ways(command, op)?;
         let read = match wanted {
             Wanted::At(level) => self.read_at(command, op, &ways, level).await,
+            // The space permits no weaker level, so that the answer may be late.
+            Wanted::Within(_) if ways.iter().all(|(_, way)| *way == Way::Certified) => {
+                self.read_at(command, op, &ways, ways[0].0).await
+            }
             Wanted::Within(bound) => self.read_within(command, op, &ways, bound).await,
         }?;
         let within = matches!(wanted, Wanted::Within(_));
@@ -84,6 +88,14 @@ impl<W: Context> ClientSession<W> {
         ways: &[(Level, Way)],
         level: Level,
     ) -> Result<Read, String> {
+        let space = self.worker.spec().spaces.space_of(&op.key);
+        if let Some(least) = space.stronger_least(level) {
+            let (key, name) = (String::from_utf8_lossy(&op.key), &space.name);
+            return Err(format!(
+                "ERR '{key}' cannot be read at level {level}: in solera.toml, its space '{name}' has at_least = \
+                 \"{least}\""
+            ));
+        }
         let suitable = ways.iter().rev().find(|(offered, _)| offered.at_least(level));
         let Some((level, way)) = suitable else {
             return Err(self.too_strong(op, level));
@@ -114,13 +126,17 @@ impl<W: Context> ClientSession<W> {
         }
         let (own, causal) = (space.level, (Level::Causal, Way::Local(Level::Causal)));
         let eventual = (Level::Eventual, Way::Local(Level::Eventual));
-        Ok(match own {
+        let mut ways: Ways = match own {
             _ if self.class_of(command, op).strong => {
                 smallvec![(own, Way::Certified), causal, eventual]
             }
             Level::Eventual => smallvec![eventual],
             own => smallvec![(own, causal.1), eventual],
-        })
+        };
+        if let Some(least) = space.at_least {
+            ways.retain(|(level, _)| level.at_least(least));
+        }
+        Ok(ways)
     }
 
     fn too_strong(&self, op: &KeyOp<'_>, level: Level) -> String {
