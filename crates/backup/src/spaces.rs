@@ -45,6 +45,9 @@ pub struct SpaceInfo {
     /// Lease of its error bound, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
+    /// Weakest level at which its keys may be read, if it sets one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<String>,
 }
 
 impl SpaceInfo {
@@ -197,6 +200,7 @@ fn space(value: Value) -> Result<SpaceInfo, ScanError> {
             "type" => info.of_type = Some(text(value)?),
             "error" => info.error = Some(text(value)?),
             "lease-ms" => info.lease_ms = Some(milliseconds(value)?),
+            "at-least" => info.at_least = Some(text(value)?),
             "strong" => strong = Some(items(value, text)?),
             "conflicts" => conflicts = Some(items(value, pair)?),
             // A later version may describe more.

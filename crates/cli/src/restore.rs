@@ -308,6 +308,7 @@ fn toml_of(space: &SpaceInfo) -> String {
         ("home", &space.home),
         ("type", &space.of_type),
         ("error", &space.error),
+        ("at_least", &space.at_least),
     ] {
         if let Some(value) = value {
             lines.push_str(&format!("{setting} = {value:?}\n"));
@@ -343,6 +344,7 @@ mod tests {
                 of_type: Some("counter".to_owned()),
                 error: Some("0.5%".to_owned()),
                 lease_ms: Some(700),
+                at_least: Some("causal".to_owned()),
                 ..space("v", "causal", 1, None)
             },
         ];
@@ -352,7 +354,9 @@ mod tests {
         let of = |key: &[u8]| spec.spaces.space_of(key).to_string();
         assert_eq!(of(b"n:1"), "n = \"n:\" primary (answers when accepted)");
         assert_eq!(of(b"a:1"), "a = \"a:\" causal");
-        assert_eq!(of(b"v:1"), "v = \"v:\" causal (counter, error 0.5%, lease 700 ms)");
+        let described =
+            "v = \"v:\" causal (counter, error 0.5%, lease 700 ms) (reads at least causal)";
+        assert_eq!(of(b"v:1"), described);
         assert!(text.contains("level = \"pcpsi\"\nhome = \"california\"\n"), "{text}");
         assert!(!settings_of(&spaces[..1]).contains("examples"));
     }

@@ -243,6 +243,9 @@ fn print_settings(spec: &ClusterSpec) {
         } else if let Some(of_type) = space.of_type {
             output!("    of type {of_type}");
         }
+        if let Some(level) = space.at_least {
+            output!("    SOLERA.READ reads them at level {level} or a stronger one");
+        }
         if matches!(space.runs, Runs::Primary(_)) {
             output!("    an example protocol, not for production data");
         }

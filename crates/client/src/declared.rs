@@ -18,6 +18,8 @@ pub struct Declared {
     pub of_type: Option<String>,
     /// Error tolerance, in parts per million; `None` if it has no error bound.
     pub tolerance_ppm: Option<u32>,
+    /// Weakest level at which its keys may be read; `None` if the space sets none.
+    pub at_least: Option<Level>,
 }
 
 impl Declared {
@@ -60,6 +62,10 @@ impl Declared {
             tolerance_ppm: match text("error") {
                 None => None,
                 Some(tolerance) => Some(ppm(&tolerance)?),
+            },
+            at_least: match text("at-least") {
+                None => None,
+                Some(level) => Some(level.parse().ok()?),
             },
         })
     }

@@ -16,6 +16,11 @@ const SPACES: &str = "
     prefix = 's:'
     level = 'linearizable'
     [[space]]
+    name = 'seats'
+    prefix = 'seat:'
+    level = 'linearizable'
+    at_least = 'causal'
+    [[space]]
     name = 'homes'
     prefix = 'h:'
     level = 'pcpsi'
@@ -40,6 +45,7 @@ const SPACES: &str = "
 
 const STRONG: Consistency<level::Linearizable> = Consistency::new();
 const CAUSAL: Consistency<level::Causal> = Consistency::new();
+const EVENTUAL: Consistency<level::Eventual> = Consistency::new();
 
 fn cluster() -> Embedded {
     let spec = ClusterSpec::parse("config", SPACES, Overrides::default()).unwrap();
@@ -242,6 +248,10 @@ async fn a_value_is_opened_only_as_its_space_declares() {
             reason(Pool::open(client, "x", CAUSAL).await),
             "space 'default' declares no type, and not 'pool'",
         ),
+        (
+            reason(Counter::open(client, "seat:1", EVENTUAL).await),
+            "space 'seats' declares at_least = \"causal\", and cannot be read at level eventual",
+        ),
         (reason(Pool::open(client, "t:1", five).await), "space 'tickets' has no error bound"),
         (reason(Counter::open(client, "h:1", CAUSAL).await), "space 'homes' has level pcpsi"),
         (
@@ -258,6 +268,14 @@ async fn a_value_is_opened_only_as_its_space_declares() {
         ),
     ] {
         assert!(refused.starts_with(expected), "{refused}");
+    }
+    for opened in [
+        Counter::open(client, "seat:1", CAUSAL).await.err(),
+        Counter::open(client, "seat:1", STRONG).await.err(),
+        Counter::open(client, "seat:1", LatencyBound(Duration::from_millis(5))).await.err(),
+        Counter::open(client, "s:1", EVENTUAL).await.err(),
+    ] {
+        assert!(opened.is_none(), "{opened:?}");
     }
 }
 

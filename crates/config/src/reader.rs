@@ -17,6 +17,7 @@ use crate::spec::{ClusterSpec, Overrides, SiteSpec};
 use crate::wan::Wan;
 
 mod amount;
+mod at_least;
 mod bounds;
 mod changes;
 mod development;

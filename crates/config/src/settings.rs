@@ -253,7 +253,7 @@ const SITES: [Setting; 6] = [
 
 const SPACE: &str = "[[space]]";
 
-const SPACES: [Setting; 10] = [
+const SPACES: [Setting; 11] = [
     fixed(SPACE, "name", Required, "name of the space"),
     fixed(SPACE, "prefix", Required, "prefix of its keys; the longest prefix wins"),
     fixed(
@@ -309,6 +309,13 @@ const SPACES: [Setting; 10] = [
         Value("5000"),
         "with `error`: time after which a site that no longer updates a counter gives up its tokens, so that \
          intervals become exact, from 100 to 600000 ms",
+    ),
+    fixed(
+        SPACE,
+        "at_least",
+        Unset,
+        "weakest level at which [`SOLERA.READ`](spaces.md#the-weakest-level-of-reads) may read its keys: `causal` or \
+         `eventual`, or the level of the space; not with `pcpsi` and `primary` (experimental)",
     ),
 ];
 

@@ -35,6 +35,8 @@ pub struct Space {
     pub of_type: Option<SpaceType>,
     /// Error bound of its counters, if it has one.
     pub error: Option<ErrorBound>,
+    /// Weakest level at which SOLERA.READ may read its keys; `None` if the space sets none.
+    pub at_least: Option<Level>,
 }
 
 impl Space {
@@ -43,7 +45,7 @@ impl Space {
         let relation = Relation::of(level);
         let runs = Runs::UniStore;
         let (name, prefix) = (name.into(), prefix.into());
-        Space { name, prefix, level, runs, relation, of_type: None, error: None }
+        Space { name, prefix, level, runs, relation, of_type: None, error: None, at_least: None }
     }
 
     /// Creates a space that `primary` runs.
@@ -70,6 +72,27 @@ impl Space {
         self.runs == Runs::UniStore && self.level == Level::Causal
     }
 
+    /// Returns the levels that reads of its keys may have, the strongest first: its own one and
+    /// weaker ones. Empty if the level of a read cannot be chosen. [`Space::at_least`] may exclude
+    /// some of them.
+    pub fn read_levels(&self) -> &'static [Level] {
+        if self.runs != Runs::UniStore {
+            return &[];
+        }
+        match self.level {
+            Level::Linearizable => &[Level::Linearizable, Level::Causal, Level::Eventual],
+            Level::Por => &[Level::Por, Level::Causal, Level::Eventual],
+            Level::Causal => &[Level::Causal, Level::Eventual],
+            Level::Eventual => &[Level::Eventual],
+            Level::PcPsi | Level::Speculative | Level::Quorum | Level::LocalQuorum => &[],
+        }
+    }
+
+    /// Returns [`Space::at_least`] if a read at `level` would be weaker.
+    pub fn stronger_least(&self, level: Level) -> Option<Level> {
+        self.at_least.filter(|least| *least != level && least.at_least(level))
+    }
+
     /// Returns the level's name in `solera.toml`.
     pub fn level_name(&self) -> &'static str {
         match self.runs {
@@ -94,9 +117,13 @@ impl fmt::Display for Space {
             write!(f, " ({})", self.relation)?;
         }
         match (self.of_type, self.error) {
-            (Some(of_type), Some(error)) => write!(f, " ({of_type}, {error})"),
-            (Some(of_type), None) => write!(f, " ({of_type})"),
-            (None, _) => Ok(()),
+            (Some(of_type), Some(error)) => write!(f, " ({of_type}, {error})")?,
+            (Some(of_type), None) => write!(f, " ({of_type})")?,
+            (None, _) => {}
+        }
+        match self.at_least {
+            Some(level) => write!(f, " (reads at least {level})"),
+            None => Ok(()),
         }
     }
 }

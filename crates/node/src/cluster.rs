@@ -820,6 +820,10 @@ fn add_protocols(status: &mut SiteStatus, sample: &WorkerSample) {
     if let Some(occult) = &sample.occult {
         status.occult.get_or_insert_default().add(occult);
     }
+    status.reads.add(&sample.reads);
+    if let Some(bounds) = &sample.bounds {
+        status.bounds.get_or_insert_default().add(bounds);
+    }
 }
 
 /// Returns the destination of messages for each worker of the cluster, and the workers that run

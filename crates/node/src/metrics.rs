@@ -4,6 +4,8 @@ mod table;
 
 use std::fmt::{self, Write};
 
+use solera_reservations::{CHANGES, REFUSALS};
+use solera_session::{Attempts, INTERVAL_FAILURES, READ_LEVELS};
 use solera_unistore::StrongCounts;
 
 use self::table::metric;
@@ -80,6 +82,8 @@ fn render_sites(sites: &[SiteStatus]) -> String {
         let one = |site: &SiteStatus| [(String::new(), value(site))];
         render_metric(&mut text, sites, name, one);
     }
+    render_reads(&mut text, sites);
+    render_bounds(&mut text, sites);
     render_primary(&mut text, sites);
     render_occult(&mut text, sites);
     render_labelled(&mut text, sites);
@@ -118,6 +122,72 @@ fn render_labelled(text: &mut String, sites: &[SiteStatus]) {
         let known = site.lag_ms.iter().filter_map(|(other, lag)| Some((other, (*lag)?)));
         known.map(|(other, lag)| (format!(",behind=\"{other}\""), lag / 1000.0))
     });
+}
+
+/// Renders the metrics of reads at a chosen level and of intervals.
+fn render_reads(text: &mut String, sites: &[SiteStatus]) {
+    render_metric(text, sites, "solera_reads_total", |site| {
+        let of = |bound: &'static str, counts: [u64; READ_LEVELS.len()]| {
+            let counts = READ_LEVELS.into_iter().zip(counts);
+            counts
+                .map(move |(level, count)| (format!(",bound=\"{bound}\",level=\"{level}\""), count))
+        };
+        of("at", site.reads.at).chain(of("within", site.reads.within))
+    });
+    render_metric(text, sites, "solera_read_attempts_total", |site| {
+        let Attempts { answered, cancelled, failed } = site.reads.attempts;
+        labelled("outcome", [("answered", answered), ("cancelled", cancelled), ("failed", failed)])
+    });
+}
+
+/// Renders the metrics of keys with bounds, if a space has one.
+fn render_bounds(text: &mut String, sites: &[SiteStatus]) {
+    if sites.iter().all(|site| site.bounds.is_none()) {
+        return;
+    }
+    render_metric(text, sites, "solera_intervals_total", |site| {
+        [(String::new(), site.reads.intervals)]
+    });
+    render_metric(text, sites, "solera_interval_failures_total", |site| {
+        labelled("reason", INTERVAL_FAILURES.into_iter().zip(site.reads.interval_failures))
+    });
+    let bounds = |site: &SiteStatus| site.bounds.unwrap_or_default();
+    render_metric(text, sites, "solera_bound_updates_total", |site| {
+        [(String::new(), bounds(site).updates)]
+    });
+    render_metric(text, sites, "solera_bound_waits_total", |site| {
+        [(String::new(), bounds(site).waits)]
+    });
+    render_metric(text, sites, "solera_bound_wait_seconds_total", |site| {
+        [(String::new(), bounds(site).waited.as_secs_f64())]
+    });
+    render_metric(text, sites, "solera_bound_refusals_total", |site| {
+        labelled("reason", REFUSALS.into_iter().zip(bounds(site).refused))
+    });
+    render_metric(text, sites, "solera_bound_changes_total", |site| {
+        labelled("change", CHANGES.into_iter().zip(bounds(site).changes))
+    });
+    render_metric(text, sites, "solera_bound_ended_grants_total", |site| {
+        [(String::new(), bounds(site).ended)]
+    });
+    render_metric(text, sites, "solera_bound_moved_rights_total", |site| {
+        let bounds = bounds(site);
+        labelled("direction", [("given", bounds.given), ("received", bounds.received)])
+    });
+    render_metric(text, sites, "solera_bound_held", |site| {
+        let held = bounds(site).held;
+        let rights = u128::try_from(held.rights).unwrap_or_default();
+        let tokens = [("increments", held.increments), ("decrements", held.decrements)];
+        labelled("kind", tokens.into_iter().chain([("rights", rights)]))
+    });
+}
+
+/// Returns values with the text of one more label.
+fn labelled<V>(
+    name: &'static str,
+    values: impl IntoIterator<Item = (&'static str, V)>,
+) -> impl Iterator<Item = (String, V)> {
+    values.into_iter().map(move |(of, value)| (format!(",{name}=\"{of}\""), value))
 }
 
 /// Renders the metrics of `primary`, if a space needs it.
@@ -321,6 +391,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use solera_journal::Stats;
+    use solera_reservations::Counts;
 
     use super::*;
 
@@ -332,6 +403,7 @@ mod tests {
         let site = SiteStatus {
             primary: Some(PrimaryStatus::default()),
             occult: Some(OccultStatus::default()),
+            bounds: Some(Counts::default()),
             name: "eu".to_owned(),
             versions: Some(3),
             bytes: Some(100),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use solera_journal::Stats;
+use solera_reservations::Counts;
+use solera_session::ReadCounts;
 use solera_unistore::{Progress, StrongCounts};
 
 /// Stands for no site in [`WorkerSample::leads`].
@@ -123,6 +125,12 @@ pub struct SiteStatus {
     /// Statistics of the site's journals in this process, if there are any; only in the metrics.
     #[serde(skip)]
     pub(crate) journal: Option<JournalSample>,
+    /// Counts of reads at a chosen level and of intervals; only in the metrics.
+    #[serde(skip)]
+    pub(crate) reads: ReadCounts,
+    /// Counts about keys with bounds, if there are such spaces; only in the metrics.
+    #[serde(skip)]
+    pub(crate) bounds: Option<Counts>,
 }
 
 /// Status of the protocol `primary` at a site, or at one of its workers.
@@ -303,6 +311,12 @@ pub(crate) struct WorkerSample {
     /// `None` without a journal; not sent to other nodes.
     #[serde(skip)]
     pub(crate) journal: Option<JournalSample>,
+    /// Not sent to other nodes: the metrics of a process are those of its own workers.
+    #[serde(skip)]
+    pub(crate) reads: ReadCounts,
+    /// `None` without spaces that have bounds; not sent to other nodes.
+    #[serde(skip)]
+    pub(crate) bounds: Option<Counts>,
 }
 
 /// Statistics of a journal, or of several workers' journals together.

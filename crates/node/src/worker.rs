@@ -37,7 +37,8 @@ use solera_config::{ClusterSpec, Users};
 use solera_journal::Event;
 use solera_machine::{Address, Job as _, JobId, Now, PartitionId, RequestId};
 use solera_membership::{Change, Members};
-use solera_session::{Ask, Context, Page, Scans, SitesReport};
+use solera_reservations::Reservations;
+use solera_session::{Ask, Context, Page, ReadCounts, Scans, SitesReport};
 use solera_site::{Job, Message, Output};
 use solera_time::{Monotonic, SiteId};
 use solera_unistore::{Replica, Response, Status};
@@ -134,6 +135,7 @@ pub(crate) struct Counters {
     pub(crate) batches: [u64; 24],
     /// Total duration of these batches, in microseconds.
     pub(crate) batch_sum_us: u64,
+    pub(crate) reads: ReadCounts,
 }
 
 /// Shortest suspension that is noticed.
@@ -537,6 +539,8 @@ impl Worker {
             ignored: state.engine.machine().ignored().to_vec(),
             serving: view.serving,
             progress: status.progress(),
+            reads: state.counters.reads,
+            bounds: state.engine.machine().reservations().map(Reservations::counts),
             // Reading the directory is too expensive for every status.
             journal: state
                 .storage
@@ -607,6 +611,7 @@ pub(crate) fn run(
                 refused_connections: 0,
                 batches: [0; 24],
                 batch_sum_us: 0,
+                reads: ReadCounts::default(),
             },
             clients: 0,
         }),

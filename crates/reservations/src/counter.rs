@@ -26,6 +26,7 @@ pub(crate) struct Take {
 pub(crate) struct WaitingTake {
     pub(crate) waiter: Waiter,
     pub(crate) tokens: Tokens,
+    pub(crate) since: Monotonic,
     pub(crate) until: Monotonic,
 }
 

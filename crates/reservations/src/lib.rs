@@ -24,6 +24,7 @@
 //! | `partition::grants` | ends of epochs, tokens and floors |
 //! | `rights`, `partition::rights` | rights, gifts, and counts of the rights of all sites |
 //! | `counter`, `waiter` | state of a key at a site, and those that wait for it |
+//! | `counts`, `partition::holdings` | numbers for metrics |
 //! | `machine` | the machine of a worker; the contract on time |
 //! | `machine::members` | sites that leave and join |
 //! | `machine::guard` | reservations and promises |
@@ -57,6 +58,7 @@ mod agreed;
 mod command;
 mod config;
 mod counter;
+mod counts;
 mod machine;
 mod message;
 mod numbers;
@@ -75,6 +77,7 @@ pub use command::{
     Answer, Cannot, Claim, Command, Entry, Holder, Placed, Question, Response, SOLD_OUT, TakeId,
 };
 pub use config::{Bound, BoundKind, Config, Policy, Rule, Timing};
+pub use counts::{CHANGES, Counts, Holdings, REFUSALS};
 pub use machine::{Checkpoint, Reservations};
 pub use message::{Body, Event, Input, Message, Need, Output, StatePart};
 pub use numbers::{Epoch, Kind, Nonce, Position, Term, Tokens, Version};

@@ -19,6 +19,7 @@ use crate::agreed::Agreed;
 use crate::command::{Answer, Command, Response};
 use crate::config::{Config, Rule};
 use crate::counter::Asked;
+use crate::counts::{Counts, Holdings};
 use crate::message::{Body, Event, Input, Message, Output};
 use crate::numbers::{Position, Version};
 use crate::outbox::{Outbox, Step, Subject};
@@ -122,6 +123,20 @@ impl Reservations {
     /// Returns the number of keys that the timer has looked after so far.
     pub fn visits(&self) -> u64 {
         self.partitions.values().map(|partition| partition.visits).sum()
+    }
+
+    /// Returns numbers of events since the process started, and what the site holds. The cost does
+    /// not depend on the number of keys.
+    pub fn counts(&self) -> Counts {
+        let held = self.partitions.values().map(|partition| partition.holdings);
+        Counts { held: held.fold(Holdings::default(), Holdings::plus), ..self.out.counts }
+    }
+
+    /// Returns what the site holds, by walking over all keys. Tests compare it with
+    /// [`counts`](Self::counts).
+    pub fn recounted_holdings(&self) -> Holdings {
+        let all = self.partitions.values().map(|partition| partition.recounted(&self.config));
+        all.fold(Holdings::default(), Holdings::plus)
     }
 
     /// Returns whether decrements of a key need rights. Increments of such a key reach the machine

@@ -8,6 +8,7 @@ use solera_time::{Monotonic, SiteId};
 use crate::agreed::Key;
 use crate::command::{Cannot, Question, Response, TakeId};
 use crate::config::Config;
+use crate::counts::Counts;
 use crate::message::{Body, Event, Message, Output};
 use crate::numbers::Nonce;
 use crate::record::Record;
@@ -49,6 +50,8 @@ pub(crate) struct Outbox {
     pub(crate) woken: bool,
     /// Number of questions and nonces so far.
     numbers: u64,
+    /// Numbers of events, without what the site holds.
+    pub(crate) counts: Counts,
 }
 
 /// A step of the machine: its time, configuration and outputs.
@@ -98,6 +101,9 @@ impl Step<'_> {
 
     /// Notifies a client or a reservation that its wait for tokens has ended.
     pub(crate) fn settle(&mut self, waiter: Waiter, key: &Key, outcome: Result<TakeId, Cannot>) {
+        if let Err(reason) = &outcome {
+            self.out.counts.note_refusal(reason);
+        }
         match waiter {
             Waiter::Client(request) => self.reply(
                 request,

@@ -5,6 +5,7 @@ mod activity;
 mod closing;
 mod filling;
 mod grants;
+mod holdings;
 mod inputs;
 mod parts;
 mod requests;
@@ -26,6 +27,7 @@ use crate::agreed::{Agreed, Grant, Key, KeyRecord, Reader};
 use crate::command::Cannot;
 use crate::config::{Config, Rule};
 use crate::counter::Counter;
+use crate::counts::Holdings;
 use crate::numbers::{Epoch, Kind, Position, Term, Tokens, Version};
 use crate::record::{Pin, Sponsored};
 use crate::spent::Spent;
@@ -74,6 +76,8 @@ pub(crate) struct Partition {
     pub(crate) visits: u64,
     next_report: Option<Monotonic>,
     activity: Activity,
+    /// What the site holds of all keys.
+    pub(crate) holdings: Holdings,
 }
 
 impl Partition {
@@ -98,6 +102,7 @@ impl Partition {
             visits: 0,
             next_report: None,
             activity: Activity::default(),
+            holdings: Holdings::default(),
         }
     }
 
@@ -108,7 +113,8 @@ impl Partition {
     }
 
     /// Looks after all keys with grants of the site or a proposed floor from now on.
-    pub(crate) fn after_recovery(&mut self) {
+    pub(crate) fn after_recovery(&mut self, config: &Config) {
+        self.count_holdings(config);
         let mine = |record: &KeyRecord| record.grants.iter().any(|grant| grant.site == self.me);
         let is_its = |record: &KeyRecord| mine(record) || record.raise.is_some();
         let granted = self.agreed.keys.iter().filter(|(_, record)| is_its(record));

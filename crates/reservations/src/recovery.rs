@@ -217,7 +217,7 @@ impl Recovery {
             }
         }
         for partition in worker.partitions.values_mut() {
-            partition.after_recovery();
+            partition.after_recovery(&worker.config);
         }
         worker.note_members();
         worker.recovered = true;

@@ -20,6 +20,7 @@ use solera_unistore::{AtRisk, Command, Pasts, Replica, Response};
 use tokio::sync::oneshot;
 
 use crate::client::Client;
+use crate::counts::ReadCounts;
 use crate::delegation::Delegation;
 use crate::identity::Identity;
 use crate::scan::{Ask, Page};
@@ -198,6 +199,9 @@ pub trait Context: 'static {
 
     /// Counts an error reply.
     fn count_error(&self);
+
+    /// Changes the counts of reads at a chosen level and of intervals.
+    fn count_reads(&self, action: impl FnOnce(&mut ReadCounts));
 
     /// Returns the number of commands that the worker has run.
     fn commands_run(&self) -> u64;

@@ -8,6 +8,7 @@ mod batch;
 mod client;
 mod commands;
 mod context;
+mod counts;
 mod delegation;
 mod identity;
 mod plan;
@@ -26,6 +27,7 @@ pub use commands::{
 pub use context::{
     AskBound, Bound, Context, PeerTimeout, Single, SitesReport, ToPrimary, Unreachable, What,
 };
+pub use counts::{Attempts, INTERVAL_FAILURES, READ_LEVELS, ReadCounts};
 pub use delegation::Delegation;
 pub use identity::{Identity, Refused, hash_password, verify};
 pub use scan::{Ask, Cursor, Page, Scans};

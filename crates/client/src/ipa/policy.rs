@@ -119,6 +119,12 @@ impl<L: LevelMarker + Send + Sync> Policy for Consistency<L> {
 
     fn check(&self, space: &Declared) -> Result<(), Error> {
         has_levels(space)?;
+        if let Some(least) = space.at_least.filter(|it| *it != L::LEVEL && it.at_least(L::LEVEL)) {
+            return Err(space.refuse(&format!(
+                "declares at_least = \"{least}\", and cannot be read at level {}",
+                L::LEVEL
+            )));
+        }
         match space.level {
             Some(level) if !level.at_least(L::LEVEL) => {
                 Err(space.refuse(&format!("has level {level}, not {}", L::LEVEL)))

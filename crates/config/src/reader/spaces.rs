@@ -28,6 +28,7 @@ pub(super) struct SpaceTable {
     pub(super) of_type: Option<Spanned<String>>,
     pub(super) error: Option<Spanned<String>>,
     pub(super) lease_ms: Option<Spanned<u64>>,
+    pub(super) at_least: Option<Spanned<String>>,
 }
 
 impl Reader<'_> {
@@ -45,7 +46,8 @@ impl Reader<'_> {
                 true => self.primary(table, examples)?,
                 false => self.space(table, sites, examples)?,
             };
-            self.typed(table, space, protocol)
+            let space = self.typed(table, space, protocol)?;
+            self.with_least_level(table, space, protocol)
         };
         let spaces = tables.iter().map(space).collect::<Result<_, _>>()?;
         Spaces::new(spaces).or_else(|error| {

@@ -30,7 +30,7 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// All metrics, in the order of the reference.
-pub static METRICS: [Metric; 57] = [
+pub static METRICS: [Metric; 69] = [
     gauge("solera_build_info", &["version"], "Always 1; its label is the version."),
     gauge("solera_site_alive", &[], "Whether the site runs."),
     gauge("solera_keys", &[], "Keys stored at the site."),
@@ -101,6 +101,67 @@ pub static METRICS: [Metric; 57] = [
     gauge("solera_open_transactions", &[], "Open transactions."),
     gauge("solera_prepared_transactions", &[], "Transactions between prepare and commit."),
     gauge("solera_unsettled_updates", &[], "Updates that some site may still need."),
+    counter(
+        "solera_reads_total",
+        &["bound", "level"],
+        "Answers to SOLERA.READ, by what bounds the read (at: a level, within: a time) and by the level of the answer.",
+    ),
+    counter(
+        "solera_read_attempts_total",
+        &["outcome"],
+        "Strong reads that SOLERA.READ WITHIN has attempted, by outcome: answered (the answer is theirs), cancelled \
+         (they were late), failed. After the last two, the answer has a weaker level.",
+    ),
+    counter("solera_intervals_total", &[], "Intervals that SOLERA.INTERVAL has returned."),
+    counter(
+        "solera_interval_failures_total",
+        &["reason"],
+        "Intervals that SOLERA.INTERVAL could not return, by reason: no_bound (the key's space has none), not_reader \
+         (the site was cut off), no_lease (it is cut off), behind (updates have not arrived), too_wide, uncounted (not \
+         all sites have answered), unreachable (the key's worker has not answered).",
+    ),
+    counter(
+        "solera_bound_updates_total",
+        &[],
+        "Updates of keys with bounds that have got their tokens or rights. A transaction counts once for each such \
+         key, also if it fails for another reason.",
+    ),
+    counter(
+        "solera_bound_waits_total",
+        &[],
+        "Waits of such updates until they got tokens or rights; all others had them at once.",
+    ),
+    counter("solera_bound_wait_seconds_total", &[], "Sum of the durations of these waits."),
+    counter(
+        "solera_bound_refusals_total",
+        &["reason"],
+        "Updates of keys with bounds that were refused, by reason: no_tokens, too_many (the value does not permit so \
+         many), at_floor (a floor was not lowered in time), no_right (the site is cut off), sold_out, uncounted (too \
+         few rights, and another site may have some), lapsed (the site gave the tokens up before the commit).",
+    ),
+    counter(
+        "solera_bound_changes_total",
+        &["change"],
+        "Changes of the record on which the sites agree by strong transactions, by kind: grant and reclaim (of \
+         tokens); propose, raise and lower (of floors); renew, exclude and admit (of the right to answer intervals); \
+         remove and return (of sites); close_or_found (no site may answer, or some may again). Each site counts the \
+         changes of all sites.",
+    ),
+    counter(
+        "solera_bound_ended_grants_total",
+        &[],
+        "Times that the site has given up its tokens of a key.",
+    ),
+    counter(
+        "solera_bound_moved_rights_total",
+        &["direction"],
+        "Rights that the site has given to other sites and received from them.",
+    ),
+    gauge(
+        "solera_bound_held",
+        &["kind"],
+        "What the site holds of all keys with bounds: increments and decrements (tokens), and rights.",
+    ),
     gauge("solera_primary_keys", &[], "Keys of spaces that primary runs."),
     gauge(
         "solera_primary_pending_updates",

@@ -12,8 +12,8 @@ use solera_membership::{Change, SiteStatus};
 use solera_occult::Occult;
 use solera_resp::Value;
 use solera_session::{
-    Ask, AskBound, Bound, Client, Context, Delegation, Identity, Page, PeerTimeout, Single,
-    SitesReport, ToPrimary, Unreachable, verify,
+    Ask, AskBound, Bound, Client, Context, Delegation, Identity, Page, PeerTimeout, ReadCounts,
+    Single, SitesReport, ToPrimary, Unreachable, verify,
 };
 use solera_site::Input;
 use solera_time::SiteId;
@@ -283,6 +283,10 @@ impl Context for Worker {
 
     fn count_error(&self) {
         self.count(|counters| counters.errors += 1);
+    }
+
+    fn count_reads(&self, action: impl FnOnce(&mut ReadCounts)) {
+        self.count(|counters| action(&mut counters.reads));
     }
 
     fn commands_run(&self) -> u64 {

@@ -119,7 +119,7 @@ impl Reservations {
             return self.complete(now, id);
         }
         self.reservations.insert(id, reservation);
-        let until = now.after(self.config.timing.patience);
+        let (since, until) = (now, now.after(self.config.timing.patience));
         for (place, (guard, tokens)) in guards.iter().zip(wanted).enumerate() {
             if tokens.is_none() {
                 continue;
@@ -131,7 +131,7 @@ impl Reservations {
                 partition.await_tokens(
                     &mut step,
                     &guard.key,
-                    WaitingTake { waiter, tokens, until },
+                    WaitingTake { waiter, tokens, since, until },
                 );
             }
         }
@@ -250,11 +250,13 @@ impl Reservations {
         let takes = match self.judge(now, id, guards) {
             Ok(takes) => takes,
             Err(refusal) => {
+                self.out.counts.note_lapse();
                 self.release(now, id);
                 return Err(refusal);
             }
         };
         self.reservations.remove(&id);
+        self.out.counts.updates += takes.len() as u64;
         let (partitions, mut step) = self.step(now);
         for (take, held) in &takes {
             if let Some(partition) = partitions.get_mut(&held.partition) {

@@ -51,6 +51,7 @@ impl Reservations {
     /// Notes that the update has committed with this position in the site's own stream. The host
     /// calls it in the step of [`spend`](Self::spend).
     pub fn note_commit(&mut self, spent: Spent, position: Position) {
+        self.out.counts.updates += u64::from(!spent.tokens.is_none());
         let partition = self.config.partition_of(&spent.key);
         if let Some(partition) = self.partitions.get_mut(&partition) {
             partition.note_commit(spent, position);

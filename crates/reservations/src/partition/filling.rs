@@ -216,7 +216,7 @@ impl Partition {
         self.fill(*rest);
         step.rare(rare::FILLED);
         self.end_spent(step);
-        self.after_recovery();
+        self.after_recovery(step.config);
         self.serve_all(step);
     }
 

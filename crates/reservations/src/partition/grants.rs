@@ -103,7 +103,7 @@ impl Partition {
 
     /// Refuses promises under an epoch and earlier ones from now on.
     fn stop(&mut self, step: &mut Step<'_>, key: &Key, epoch: Epoch) {
-        self.counter(key).stopped = epoch;
+        self.changing_tokens(key, |it| it.counter(key).stopped = epoch);
         if step.config.has(Rule::DurableStops) {
             step.record(&Record::Stopped { partition: self.id, key: key.clone(), epoch });
         }

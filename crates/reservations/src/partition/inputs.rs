@@ -53,7 +53,7 @@ impl Partition {
         }
         let was_ready = self.is_ready(step.config);
         for placed in &entries {
-            self.apply_entry(step.config, origin, placed);
+            self.apply_new_entry(step, origin, placed);
         }
         self.known[origin.index()] = upto;
         for placed in &entries {
@@ -164,8 +164,14 @@ impl Partition {
     }
 
     fn take_effect(&mut self, step: &mut Step<'_>, version: Version, change: &Change) {
+        step.out.counts.note_change(change);
         self.apply_to_readers(step.config, version, change);
-        self.apply_to_key(step.config, version, change);
+        match change.key() {
+            None => self.apply_to_key(step.config, version, change),
+            Some(key) => {
+                self.changing_tokens(key, |it| it.apply_to_key(step.config, version, change));
+            }
+        }
         self.note_right(step, change);
         match change {
             Change::Admit { .. } => step.rare(rare::ADMITTED),
@@ -191,6 +197,9 @@ impl Partition {
             Change::Raise { .. } => step.rare(rare::RAISED),
             Change::Lower { .. } => step.rare(rare::LOWERED),
             _ => {}
+        }
+        if matches!(change, Change::Remove { .. } | Change::Return { .. } | Change::Found { .. }) {
+            self.count_holdings(step.config);
         }
         if !matches!(change, Change::Renew { .. }) {
             // Holders wait until readers confirm the version.

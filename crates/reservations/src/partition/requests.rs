@@ -49,8 +49,8 @@ impl Partition {
             return step.refuse(request, Cannot::Nothing);
         }
         let (waiter, tokens) = (Waiter::Client(request), Tokens::of(amount));
-        let until = step.now.after(within);
-        self.await_tokens(step, key, WaitingTake { waiter, tokens, until });
+        let (since, until) = (step.now, step.now.after(within));
+        self.await_tokens(step, key, WaitingTake { waiter, tokens, since, until });
     }
 
     /// Gives tokens to somebody, now or later.
@@ -133,6 +133,7 @@ impl Partition {
             counter.takes.remove(place);
             counter.take(id, Take { epoch, tokens: waiting.tokens, term, until });
             counter.used = Some(step.now);
+            step.out.counts.note_wait(step.now.since(waiting.since));
             step.settle(waiting.waiter, key, Ok(id));
         }
     }

@@ -102,6 +102,7 @@ impl Host {
                 Output::Job { work, .. } => match work {},
             }
         }
+        assert_eq!(self.machine.counts().held, self.machine.recounted_holdings());
     }
 
     pub(crate) fn handle(&mut self, input: Input) {

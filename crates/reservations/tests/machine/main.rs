@@ -2,6 +2,7 @@
 //! that it is about, and sees the difference: some of these rules need a rare sequence of steps,
 //! which few simulated seeds contain.
 
+mod counts;
 mod guard;
 mod hard;
 mod host;

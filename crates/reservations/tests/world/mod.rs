@@ -649,6 +649,7 @@ impl World {
     pub(crate) fn collect(&mut self, site: usize) {
         let node = &mut self.nodes[site];
         let mut outputs: Vec<Output> = std::iter::from_fn(|| node.machine.poll_output()).collect();
+        assert_eq!(node.machine.counts().held, node.machine.recounted_holdings());
         let crashes = node.doomed && !outputs.is_empty();
         if crashes {
             // Records and messages before this point are durable and sent, the others are lost.

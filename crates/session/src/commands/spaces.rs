@@ -11,7 +11,8 @@ use crate::session::ClientSession;
 /// SOLERA.SPACES: replies with the name, prefix and level of each space, and the protocol that runs
 /// it, by name and number. A space of level `por` also lists its strong commands and the
 /// conflicting pairs. A space that `primary` runs also has the setting `answer`, one that Occult
-/// runs the setting `home`, and one with a type its type and error bound.
+/// runs the setting `home`, one with a type its type and error bound, and one with a weakest level
+/// of reads this level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spaces;
 
@@ -43,6 +44,7 @@ impl Request for Spaces {
                 ("home", home),
                 ("type", of_type),
                 ("error", tolerance.as_deref()),
+                ("at-least", space.at_least.map(Level::name)),
             ];
             let given = || texts.into_iter().filter_map(|(name, text)| Some((name, text?)));
             let leases = usize::from(space.error.is_some());

@@ -20,7 +20,13 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply.
     pub(crate) async fn interval(&self, key: &[u8]) -> Result<(i64, i64), String> {
-        match self.ask_bound(key, What::Interval).await? {
+        let answer = self.ask_bound(key, What::Interval).await;
+        self.worker.count_reads(|counts| match &answer {
+            Ok(Bound::Interval(..)) => counts.intervals += 1,
+            Ok(Bound::Cannot(reason)) => counts.note_failure(Some(reason)),
+            Ok(Bound::Holders(_)) | Err(_) => counts.note_failure(None),
+        });
+        match answer? {
             // Removals that have no effect use tokens, too.
             Bound::Interval(least, greatest) if self.is_set(key) => Ok((least.max(0), greatest)),
             Bound::Interval(least, greatest) => Ok((least, greatest)),
@@ -47,7 +53,7 @@ impl<W: Context> ClientSession<W> {
 
     async fn ask_bound(&self, key: &[u8], what: What) -> Result<Bound, String> {
         if self.worker.spec().spaces.bound_of(key).is_none() {
-            return Err(self.bound_error(key, Cannot::NoPolicy));
+            return Ok(Bound::Cannot(Cannot::NoPolicy));
         }
         let owner = self.worker.reach(key).map_err(|error| error.to_string())?;
         let asked = AskBound { key: key.into(), what, within: PATIENCE };

@@ -68,20 +68,43 @@ impl<W: Context> ClientSession<W> {
         wanted: Wanted,
     ) -> Result<Read, String> {
         let ways = self.ways(command, op)?;
-        match wanted {
-            Wanted::At(level) => {
-                let suitable = ways.iter().rev().find(|(offered, _)| offered.at_least(level));
-                let Some((level, way)) = suitable else {
-                    return Err(self.too_strong(op, level));
-                };
-                let result = match way {
-                    Way::Certified => self.execute_strong(command, op).await?,
-                    Way::Local(local) => self.execute_causal(op, *local).await?,
-                };
-                Ok((result, *level))
+        let read = match wanted {
+            Wanted::At(level) => self.read_at(command, op, &ways, level).await,
+            // The space permits no weaker level, so that the answer may be late.
+            Wanted::Within(_) if ways.iter().all(|(_, way)| *way == Way::Certified) => {
+                self.read_at(command, op, &ways, ways[0].0).await
             }
             Wanted::Within(bound) => self.read_within(command, op, &ways, bound).await,
+        }?;
+        let within = matches!(wanted, Wanted::Within(_));
+        self.worker.count_reads(|counts| counts.note_answer(within, read.1));
+        Ok(read)
+    }
+
+    async fn read_at(
+        &mut self,
+        command: CommandId,
+        op: &KeyOp<'_>,
+        ways: &[(Level, Way)],
+        level: Level,
+    ) -> Result<Read, String> {
+        let space = self.worker.spec().spaces.space_of(&op.key);
+        if let Some(least) = space.stronger_least(level) {
+            let (key, name) = (String::from_utf8_lossy(&op.key), &space.name);
+            return Err(format!(
+                "ERR '{key}' cannot be read at level {level}: in solera.toml, its space '{name}' has at_least = \
+                 \"{least}\""
+            ));
         }
+        let suitable = ways.iter().rev().find(|(offered, _)| offered.at_least(level));
+        let Some((level, way)) = suitable else {
+            return Err(self.too_strong(op, level));
+        };
+        let result = match way {
+            Way::Certified => self.execute_strong(command, op).await?,
+            Way::Local(local) => self.execute_causal(op, *local).await?,
+        };
+        Ok((result, *level))
     }
 
     fn ways(&self, command: CommandId, op: &KeyOp<'_>) -> Result<Ways, String> {
@@ -103,13 +126,17 @@ impl<W: Context> ClientSession<W> {
         }
         let (own, causal) = (space.level, (Level::Causal, Way::Local(Level::Causal)));
         let eventual = (Level::Eventual, Way::Local(Level::Eventual));
-        Ok(match own {
+        let mut ways: Ways = match own {
             _ if self.class_of(command, op).strong => {
                 smallvec![(own, Way::Certified), causal, eventual]
             }
             Level::Eventual => smallvec![eventual],
             own => smallvec![(own, causal.1), eventual],
-        })
+        };
+        if let Some(least) = space.at_least {
+            ways.retain(|(level, _)| level.at_least(least));
+        }
+        Ok(ways)
     }
 
     fn too_strong(&self, op: &KeyOp<'_>, level: Level) -> String {
@@ -189,6 +216,11 @@ impl<W: Context> ClientSession<W> {
                 Some(_) => monitor.arrived(now, began.elapsed()),
                 None => monitor.given_up(now, bound),
             }
+            self.worker.count_reads(|counts| match response {
+                Some(_) => counts.attempts.answered += 1,
+                None if waits_for_strong => counts.attempts.cancelled += 1,
+                None => counts.attempts.failed += 1,
+            });
         }
         match response {
             Some(_) => Ok((self.executed(response)?, strongest)),
