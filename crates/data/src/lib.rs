@@ -12,6 +12,7 @@ mod fingerprint;
 mod op;
 mod operation;
 mod part;
+mod stamp;
 mod state;
 mod view;
 
@@ -22,5 +23,6 @@ pub use fingerprint::Fingerprint;
 pub use op::{Op, OpError, Outcome, Type};
 pub use operation::Operation;
 pub use part::Part;
+pub use stamp::{is_stamp, stamp};
 pub use state::State;
 pub use view::View;
