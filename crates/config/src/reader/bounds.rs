@@ -133,6 +133,7 @@ mod tests {
             ("type = 'counter'", "v = \"v:\" causal (counter)"),
             ("type = 'bounded-counter'", "v = \"v:\" causal (bounded-counter)"),
             ("type = 'pool'", "v = \"v:\" causal (pool)"),
+            ("type = 'list'", "v = \"v:\" causal (list)"),
             (
                 "type = 'counter'\nerror = '5%'",
                 "v = \"v:\" causal (counter, error 5%, lease 5000 ms)",
@@ -219,17 +220,20 @@ mod tests {
             (
                 "level = 'causal'\ntype = 'set'",
                 "line 5: space 'v': the type 'set' is not available yet; the type may be 'counter', \
-                 'bounded-counter' or 'pool'",
+                 'bounded-counter', 'pool' or 'list'",
             ),
             (
                 "level = 'causal'\ntype = 'pool'\nerror = '5%'",
                 "line 6: space 'v': error goes with type 'counter'",
             ),
-            ("level = 'causal'\ntype = 'list'", "the type 'list' is not available yet"),
+            (
+                "level = 'causal'\ntype = 'list'\nerror = '5%'",
+                "line 6: space 'v': error goes with type 'counter'",
+            ),
             (
                 "level = 'causal'\ntype = 'number'",
                 "line 5: space 'v': there is no type 'number'; the type may be 'counter', \
-                 'bounded-counter' or 'pool'",
+                 'bounded-counter', 'pool' or 'list'",
             ),
             (
                 "type = 'counter'\nlevel = 'por'",

@@ -12,12 +12,15 @@ pub enum SpaceType {
     BoundedCounter,
     /// Bounded counters from which sites take identifiers that are never given twice.
     Pool,
+    /// Lists: hashes whose fields are stamps, with an element each.
+    List,
 }
 
 /// Types, in the order of messages.
-const TYPES: [SpaceType; 3] = [SpaceType::Counter, SpaceType::BoundedCounter, SpaceType::Pool];
+const TYPES: [SpaceType; 4] =
+    [SpaceType::Counter, SpaceType::BoundedCounter, SpaceType::Pool, SpaceType::List];
 /// Names of types that later versions will support.
-const PLANNED: [&str; 2] = ["set", "list"];
+const PLANNED: [&str; 1] = ["set"];
 
 impl SpaceType {
     /// Returns the name in `solera.toml`.
@@ -26,13 +29,14 @@ impl SpaceType {
             SpaceType::Counter => "counter",
             SpaceType::BoundedCounter => "bounded-counter",
             SpaceType::Pool => "pool",
+            SpaceType::List => "list",
         }
     }
 
     /// Returns whether decrements cannot make a value negative.
     pub fn is_bounded(self) -> bool {
         match self {
-            SpaceType::Counter => false,
+            SpaceType::Counter | SpaceType::List => false,
             SpaceType::BoundedCounter | SpaceType::Pool => true,
         }
     }
@@ -45,8 +49,9 @@ impl SpaceType {
         if let Some(found) = TYPES.into_iter().find(|it| it.name() == name) {
             return Ok(found);
         }
-        let [first, second, last] = TYPES;
-        let choice = format!("the type may be '{first}', '{second}' or '{last}'");
+        let (last, others) = TYPES.split_last().expect("there are types");
+        let others = others.iter().map(|it| format!("'{it}'")).collect::<Vec<_>>().join(", ");
+        let choice = format!("the type may be {others} or '{last}'");
         Err(match PLANNED.contains(&name) {
             true => format!("the type '{name}' is not available yet; {choice}"),
             false => format!("there is no type '{name}'; {choice}"),

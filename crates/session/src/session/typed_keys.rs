@@ -2,7 +2,7 @@
 
 use solera_commands::{COMMANDS, CommandId};
 use solera_config::SpaceType;
-use solera_data::Op;
+use solera_data::{Op, is_stamp};
 
 use super::ClientSession;
 use super::queue::{Queue, Work};
@@ -15,6 +15,10 @@ pub(crate) fn permits(of_type: SpaceType, op: &Op) -> bool {
         SpaceType::Counter | SpaceType::BoundedCounter | SpaceType::Pool => {
             matches!(op, Op::IncrBy(_)) || !op.is_update()
         }
+        SpaceType::List => match op {
+            Op::HashSet(fields) => fields.iter().all(|(field, _)| is_stamp(field)),
+            op => matches!(op, Op::HashDelete(_)) || !op.is_update(),
+        },
     }
 }
 
@@ -45,6 +49,10 @@ impl<W: Context> ClientSession<W> {
             SpaceType::Pool => format!(
                 "ERR {command} cannot change '{key}': the keys of space '{name}' are pools, which only SOLERA.TAKE, \
                  SOLERA.GROW, INCR, INCRBY, DECR and DECRBY change"
+            ),
+            SpaceType::List => format!(
+                "ERR {command} cannot change '{key}': the keys of space '{name}' are lists, which only SOLERA.PUSH, \
+                 HDEL, and HSET of fields that are named as by SOLERA.PUSH change"
             ),
             SpaceType::Counter | SpaceType::BoundedCounter => format!(
                 "ERR {command} cannot change '{key}': the keys of space '{name}' are counters, which only INCR, \
