@@ -37,6 +37,8 @@ pub enum Op {
     Fields(Vec<String>),
     /// Reads the whole hash.
     Pairs,
+    /// Reads the values of at most this many greatest fields of a hash, the greatest first.
+    Newest(u64),
 }
 
 impl Op {

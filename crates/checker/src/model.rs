@@ -102,7 +102,8 @@ impl Key {
             | Op::FieldAdd(..)
             | Op::FieldRemove(_)
             | Op::Fields(_)
-            | Op::Pairs => 'h',
+            | Op::Pairs
+            | Op::Newest(_) => 'h',
             Op::Set(_) | Op::SetNew(_) | Op::Delete | Op::Exists => kind,
         };
         if kind != '-' && kind != wanted {
@@ -131,6 +132,10 @@ impl Key {
             Op::FieldRemove(names) => count(distinct(names).filter(|name| field(name).is_some())),
             Op::Fields(names) => Answer::Values(names.iter().map(field).collect()),
             Op::Pairs => Answer::Pairs(pairs.into_iter().collect()),
+            Op::Newest(most) => {
+                let most = usize::try_from(*most).unwrap_or(usize::MAX);
+                Answer::Values(pairs.into_values().rev().take(most).map(Some).collect())
+            }
         }
     }
 

@@ -75,6 +75,10 @@ impl Value {
                 Answer::Values(fields.iter().map(field).collect())
             }
             Op::Pairs => Answer::Pairs(self.pairs()),
+            Op::Newest(most) => {
+                let newest = self.pairs().into_iter().rev().map(|(_, value)| Some(value));
+                Answer::Values(newest.take(usize::try_from(*most).unwrap_or(usize::MAX)).collect())
+            }
         }
     }
 
@@ -98,7 +102,8 @@ impl Value {
             | Op::FieldAdd(..)
             | Op::FieldRemove(_)
             | Op::Fields(_)
-            | Op::Pairs => !matches!(part, Part::Field(_)),
+            | Op::Pairs
+            | Op::Newest(_) => !matches!(part, Part::Field(_)),
         }
     }
 
@@ -199,6 +204,7 @@ mod tests {
             names().prop_map(Op::FieldRemove),
             names().prop_map(Op::Fields),
             Just(Op::Pairs),
+            (0..4u64).prop_map(Op::Newest),
         ]
     }
 

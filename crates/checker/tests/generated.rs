@@ -38,6 +38,7 @@ fn op() -> impl Strategy<Value = Op> {
         some_few().prop_map(Op::FieldRemove),
         some_few().prop_map(Op::Fields),
         Just(Op::Pairs),
+        (0..3u64).prop_map(Op::Newest),
     ]
 }
 
@@ -97,6 +98,7 @@ fn other(answer: &Answer) -> Answer {
         Answer::Ok => Answer::Error,
         Answer::Error => Answer::Ok,
         Answer::Int(number) => Answer::Int(number + 1),
+        Answer::Values(values) if values.is_empty() => Answer::Values(vec![None]),
         Answer::Values(values) => Answer::Values(
             values.iter().map(|v| if v.is_some() { None } else { Some("z".to_owned()) }).collect(),
         ),

@@ -45,6 +45,7 @@ fn calls() -> impl Strategy<Value = Vec<Called>> {
         name.clone().prop_map(|field| Op::FieldAdd(field, 1)),
         name.prop_map(|field| Op::FieldRemove(vec![field])),
         Just(Op::Pairs),
+        Just(Op::Newest(1)),
         Just(Op::Fields(vec!["f".into()])),
     ];
     let outcome = prop_oneof![

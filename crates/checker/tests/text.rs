@@ -15,7 +15,7 @@ t 1@0 unknown [0 9223372036854775808] 8@1 lost | s SMEMBERS = {x y} | s SISMEMBE
 t 1@0 5..7 committed [7 0 !12] 15@strong | !a SETNX x = 0 | withdraw!n INCRBY -1 = 3 | "a b"!n GET = (3)
 t 1@0 8.. unknown [7 0 !15] | !!lock GET = ?
 t 2@0 committed | ~h HSET f "|=~" = 1
-t 2@0 committed lost | h HINCRBY f 3 = 3 | h HDEL f g = 1 | h HMGET f g = ("a\"\\\n" nil "nil") | h HGETALL = <f "é">
+t 2@0 committed lost | h HINCRBY f 3 = 3 | h HDEL f g = 1 | h HMGET f g = ("a\"\\\n" nil "nil") | h HGETALL = <f "é"> | h NEWEST 2 = ("é")
 final 0 a = (nil) {} <>
 final 1 user:1 = error {x} error
 "#;

@@ -46,6 +46,7 @@
 //! `TRYAGAIN`. A strong transaction refuses updates of keys with a bound.
 
 mod counter;
+mod list;
 mod policy;
 mod pool;
 mod set;
@@ -54,6 +55,7 @@ use crate::client::Client;
 pub use crate::declared::Declared;
 use crate::error::Error;
 pub use counter::Counter;
+pub use list::List;
 pub use policy::{Consistency, CountPolicy, ErrorTolerance, LatencyBound, Policy, Wanted};
 pub use pool::{BoundedCounter, Pool, Taken};
 pub use set::Set;

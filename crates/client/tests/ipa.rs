@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use solera::ipa::{
     Answer, BoundedCounter, Causal, Consistency, Consistent, Counter, ErrorTolerance, Interval,
-    LatencyBound, Pool, Rushed, Set, Taken, level,
+    LatencyBound, List, Pool, Rushed, Set, Taken, level,
 };
 use solera::{Client, Error};
 use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides};
@@ -41,6 +41,17 @@ const SPACES: &str = "
     prefix = 't:'
     level = 'causal'
     type = 'pool'
+    [[space]]
+    name = 'retweets'
+    prefix = 'r:'
+    level = 'causal'
+    type = 'set'
+    error = '5%'
+    [[space]]
+    name = 'timelines'
+    prefix = 'l:'
+    level = 'causal'
+    type = 'list'
 ";
 
 const STRONG: Consistency<level::Linearizable> = Consistency::new();
@@ -93,6 +104,14 @@ async fn values_are_opened_with_policies() -> Result<(), Error> {
     assert!(text.starts_with("bob"));
 
     let causal = Consistency::<level::Causal>::new();
+    let five = ErrorTolerance::percent(5);
+    let retweets = Set::open_with_size(&mut client, "r:tweet", causal, five).await?;
+    retweets.add(&mut client, "ann").await?;
+    let size: Interval<i64> = retweets.size(&mut client).await?;
+    assert!(!matches!(size.at_least(1), Answer::No));
+    let ann: Causal<bool> = retweets.contains(&mut client, "ann").await?;
+    assert!(*ann.endorse());
+
     let tickets = Pool::open(&mut client, "t:concert", causal).await?;
     tickets.grow(&mut client, 100).await?;
     let text = match tickets.take(&mut client, 2).await? {
@@ -101,6 +120,11 @@ async fn values_are_opened_with_policies() -> Result<(), Error> {
         Taken::CannotTell { .. } => "try again later".to_owned(),
     };
     assert!(text.starts_with("your tickets"));
+
+    let timeline = List::open(&mut client, "l:ann", causal).await?;
+    timeline.push(&mut client, "hello").await?;
+    let newest: Causal<Vec<String>> = timeline.newest(&mut client, 10).await?;
+    assert_eq!(*newest.endorse(), ["hello"]);
     Ok(())
 }
 
@@ -161,6 +185,32 @@ async fn the_size_of_a_set_may_have_its_own_policy() {
     assert!(!*found);
     let size: Causal<i64> = set.size(&mut client).await.unwrap();
     assert_eq!(*size.endorse(), 1);
+}
+
+#[tokio::test]
+async fn the_newest_elements_of_a_list_are_read_with_a_policy() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let list = List::open(&mut client, "s:posts", STRONG).await.unwrap();
+    let none: Consistent<Vec<String>> = list.newest(&mut client, 3).await.unwrap();
+    assert!(none.is_empty());
+    for post in ["one", "two", "three", "two"] {
+        list.push(&mut client, post).await.unwrap();
+    }
+    let mut there = cluster.client(1).await.unwrap();
+    let newest: Consistent<Vec<String>> = list.newest(&mut there, 3).await.unwrap();
+    assert_eq!(*newest, ["two", "three", "two"]);
+    let refused = list.newest(&mut client, 0).await.unwrap_err();
+    assert_eq!(refused.code(), Some("ERR"), "{refused}");
+
+    // Without a quorum, only the local value arrives.
+    cut_off(&cluster, "1", ["2", "3"]).await;
+    let short = LatencyBound(Duration::from_millis(20));
+    let list = List::open(&mut client, "s:posts", short).await.unwrap();
+    match list.newest(&mut client, 1).await.unwrap() {
+        Rushed::Causal(newest) => assert_eq!(*newest.endorse(), ["two"]),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]
@@ -261,6 +311,18 @@ async fn a_value_is_opened_only_as_its_space_declares() {
         (
             reason(Set::open(client, "v:1", CAUSAL).await),
             "space 'views' has type 'counter', not 'set'",
+        ),
+        (
+            reason(Set::open(client, "l:1", CAUSAL).await),
+            "space 'timelines' has type 'list', not 'set'",
+        ),
+        (
+            reason(List::open(client, "t:1", CAUSAL).await),
+            "space 'tickets' has type 'pool', not 'list'",
+        ),
+        (
+            reason(List::open(client, "l:1", STRONG).await),
+            "space 'timelines' has level causal, not linearizable",
         ),
         (
             reason(Set::open_with_size(client, "s:1", STRONG, five).await),

@@ -213,7 +213,7 @@ mod tests {
             " client|id client|getname client|setname client|setinfo client|info client|no-touch \
              client|no-evict client|list client|kill client|reply client|help"
         ));
-        assert_eq!(of("hash"), "hset hget hmget hgetall hdel hincrby");
+        assert_eq!(of("hash"), "hset hget hmget hgetall hdel hincrby solera.push solera.newest");
         assert_eq!(of("@hash"), "");
         for command in COMMANDS {
             for category in command.categories() {

@@ -62,6 +62,8 @@ pub enum CommandId {
     SoleraRights,
     SoleraTake,
     SoleraGrow,
+    SoleraPush,
+    SoleraNewest,
     SoleraStale,
     SoleraHome,
     SoleraAtRisk,
@@ -174,6 +176,7 @@ impl Command {
             CommandId::SoleraBegin | CommandId::SoleraCommit | CommandId::SoleraAbort => {
                 Some("@transaction")
             }
+            CommandId::SoleraPush | CommandId::SoleraNewest => Some("@hash"),
             _ => None,
         };
         let flags = by_flag.into_iter().filter(|(flag, _)| self.has_flag(flag));

@@ -293,7 +293,7 @@ const SPACES: [Setting; 11] = [
         SPACE,
         "type",
         Unset,
-        "with level `causal`: the [type](spaces.md#types-and-bounds) of its keys, `counter`, `bounded-counter` or `pool` \
+        "with level `causal`: the [type](spaces.md#types-and-bounds) of its keys, `counter`, `bounded-counter`, `pool` or `list` \
          (experimental)",
     ),
     fixed(

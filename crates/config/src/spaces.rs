@@ -64,6 +64,7 @@ impl Space {
             (SpaceType::Counter, error) => error.map(KeyBound::Error),
             (SpaceType::Set, error) => error.map(KeyBound::Size),
             (SpaceType::BoundedCounter | SpaceType::Pool, _) => Some(KeyBound::Hard),
+            (SpaceType::List, _) => None,
         }
     }
 

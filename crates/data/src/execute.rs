@@ -71,6 +71,11 @@ fn dispatch(op: &Op, view: &View<'_>) -> Executed {
             only(view, Type::Hash)?;
             read(Outcome::Pairs(view.pairs()))
         }
+        Op::HashNewest(most) => {
+            only(view, Type::Hash)?;
+            let most = usize::try_from(*most).unwrap_or(usize::MAX);
+            read(Outcome::Values(view.newest().take(most).map(Some).collect()))
+        }
         Op::HashDelete(fields) => hash_delete(view, fields),
         Op::HashIncrBy(field, by) => hash_incr_by(view, field, *by),
         Op::SetNew(value) => match view.kind() {

@@ -13,6 +13,7 @@ mod measure;
 mod op;
 mod operation;
 mod part;
+mod stamp;
 mod state;
 mod view;
 
@@ -24,5 +25,6 @@ pub use measure::{Measure, Span};
 pub use op::{Op, OpError, Outcome, Type};
 pub use operation::Operation;
 pub use part::Part;
+pub use stamp::{is_stamp, stamp};
 pub use state::State;
 pub use view::View;

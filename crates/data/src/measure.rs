@@ -85,9 +85,8 @@ mod tests {
 
     #[test]
     fn each_named_element_counts_once() {
-        let (add, remove) = (|e: &[&str]| Op::SetAdd(elements(e)), |e: &[&str]| {
-            Op::SetRemove(elements(e))
-        });
+        let (add, remove) =
+            (|e: &[&str]| Op::SetAdd(elements(e)), |e: &[&str]| Op::SetRemove(elements(e)));
         let some = |up, down| Some(Span { up, down });
         for (ops, span) in [
             (vec![add(&["a", "b", "a"])], some(2, 0)),

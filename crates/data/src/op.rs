@@ -45,6 +45,9 @@ pub enum Op {
     SetNew(Value),
     /// Digest of the key's content, which shows whether the key has changed → [`Outcome::Int`].
     Digest,
+    /// SOLERA.NEWEST → [`Outcome::Values`], the values of at most this many greatest fields of a
+    /// hash, in descending order of the fields. No value is missing.
+    HashNewest(u64),
 }
 
 impl Op {
@@ -72,6 +75,7 @@ impl Op {
                 | Op::SetMembers
                 | Op::SetLen
                 | Op::HashGetAll
+                | Op::HashNewest(_)
                 | Op::Digest => 0,
             }
     }

@@ -63,7 +63,7 @@ operations! {
     HashSet "HSET"
     /// HGET and HMGET
     HashGet "HGET"
-    /// HGETALL
+    /// HGETALL and SOLERA.NEWEST
     HashGetAll "HGETALL"
     /// HDEL
     HashDelete "HDEL"
@@ -129,7 +129,7 @@ impl Op {
             Op::SetLen => SetLen,
             Op::HashSet(_) => HashSet,
             Op::HashGet(_) | Op::HashGetMany(_) => HashGet,
-            Op::HashGetAll => HashGetAll,
+            Op::HashGetAll | Op::HashNewest(_) => HashGetAll,
             Op::HashDelete(_) => HashDelete,
             Op::HashIncrBy(..) => HashAdd,
             Op::SetNew(_) => SetNew,

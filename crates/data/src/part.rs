@@ -38,9 +38,12 @@ impl Op {
             Op::Set(_) => Vec::new(),
             Op::Delete | Op::Exists | Op::Type | Op::SetNew(_) => vec![Part::Absence],
             Op::SetLen => vec![Part::Size],
-            Op::Get | Op::IncrBy(_) | Op::SetMembers | Op::HashGetAll | Op::Digest => {
-                vec![Part::Whole]
-            }
+            Op::Get
+            | Op::IncrBy(_)
+            | Op::SetMembers
+            | Op::HashGetAll
+            | Op::HashNewest(_)
+            | Op::Digest => vec![Part::Whole],
             _ => self.named(),
         }
     }
@@ -80,6 +83,7 @@ impl Op {
             | Op::SetMembers
             | Op::SetLen
             | Op::HashGetAll
+            | Op::HashNewest(_)
             | Op::SetNew(_)
             | Op::Digest => Vec::new(),
         }

@@ -7,7 +7,7 @@ mod hash;
 mod set;
 
 pub(crate) use cell::{Cell, Shown};
-pub(crate) use hash::Hash;
+pub(crate) use hash::{Hash, descending};
 pub(crate) use set::{AddWinsSet, Dots};
 
 use crate::{Context, Dot, Effect};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::state::{AddWinsSet, Cell, Dots, Hash, Shown};
+use crate::state::{AddWinsSet, Cell, Dots, Hash, Shown, descending};
 use crate::{CellChange, Context, Dot, Effect, HashChange, SetChange, State, Type, Value};
 
 /// Version of a key that a transaction sees.
@@ -214,6 +214,15 @@ impl<'a> View<'a> {
         fields.extend(self.changed_fields());
         let pairs = fields.into_iter().map(|field| (field, self.field(field).into_value()));
         pairs.filter_map(|(field, value)| Some((field.clone(), value?))).collect()
+    }
+
+    /// Iterates over the visible values of the hash, in descending order of their fields. If the
+    /// fields are stamps, the cost of each value does not depend on the number of fields.
+    pub(crate) fn newest(&self) -> impl Iterator<Item = Value> + use<'a> {
+        let base = self.base_hash().into_iter().flat_map(|hash| hash.fields_descending());
+        let fields = descending(base, self.changed_fields().into_iter().rev());
+        let view = *self;
+        fields.filter_map(move |field| view.field(field).into_value())
     }
 
     /// Returns whether the set has an element. May inspect many elements if effects clear the key.

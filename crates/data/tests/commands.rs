@@ -174,6 +174,10 @@ impl Model {
             Op::HashGetMany(fields) => {
                 Outcome::Values(fields.iter().map(|field| hash.get(field).cloned()).collect())
             }
+            Op::HashNewest(most) => {
+                let newest = hash.values().rev().take(*most as usize);
+                Outcome::Values(newest.cloned().map(Some).collect())
+            }
             _ => Outcome::Pairs(hash.clone().into_iter().collect()),
         })
     }
@@ -196,9 +200,13 @@ fn any_of(texts: &'static [&'static str]) -> impl Strategy<Value = Value> {
     prop::sample::select(texts).prop_map(Value::from)
 }
 
+/// Names as those of the elements of a list.
+const FIRST: &str = "0005e9d2a4b3c0f1-00000000deadbeef";
+const SECOND: &str = "0005e9d2a4b3c0f2-0000000000000001";
+
 fn any_op() -> impl Strategy<Value = Op> {
     let element = || any_of(&["", "x", "y", "z"]);
-    let field = || any_of(&["", "f", "g", "h"]);
+    let field = || any_of(&["", "f", "g", FIRST, SECOND]);
     let elements = move || prop::collection::vec(element(), 0..4);
     let fields = move || prop::collection::vec(field(), 0..4);
     let text =
@@ -215,6 +223,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         3 => fields().prop_map(Op::HashDelete),
         1 => prop::sample::select(vec![Op::Get, Op::Exists, Op::Type]),
         1 => prop::sample::select(vec![Op::SetMembers, Op::SetLen, Op::HashGetAll]),
+        1 => (1u64..4).prop_map(Op::HashNewest),
         1 => element().prop_map(Op::SetContains),
         1 => field().prop_map(Op::HashGet),
         1 => fields().prop_map(Op::HashGetMany),
@@ -333,6 +342,32 @@ fn hash_commands_reply_as_in_redis() {
         (Op::SetAdd(values(&["a"])), Err(OpError::WrongType)),
         (Op::Set("v".into()), Ok(Outcome::Ok)),
         (Op::Get, Ok(Outcome::Bulk("v".into()))),
+    ]);
+}
+
+#[test]
+fn newest_values_are_those_of_the_greatest_fields() {
+    let newest = |most, values: &[&str]| {
+        let values = values.iter().map(|value| Some(Value::from(*value))).collect();
+        (Op::HashNewest(most), Ok(Outcome::Values(values)))
+    };
+    let third = FIRST.replace("0005e9", "0007e9");
+    check(vec![
+        newest(3, &[]),
+        (Op::HashSet(vec![pair(SECOND, "b"), pair(FIRST, "a")]), Ok(Outcome::Int(2))),
+        newest(1, &["b"]),
+        (Op::HashSet(vec![pair(&third, "c")]), Ok(Outcome::Int(1))),
+        newest(2, &["c", "b"]),
+        newest(u64::MAX, &["c", "b", "a"]),
+        // Fields that are no stamps are in the same order, before, between and after them.
+        (Op::HashSet(vec![pair("", "0"), pair("0006", "m"), pair("x", "z")]), Ok(Outcome::Int(3))),
+        newest(9, &["z", "c", "m", "b", "a", "0"]),
+        (Op::HashDelete(values(&["x", &third])), Ok(Outcome::Int(2))),
+        newest(1, &["m"]),
+        (Op::HashDelete(values(&["0006"])), Ok(Outcome::Int(1))),
+        newest(2, &["b", "a"]),
+        (Op::Set("v".into()), Ok(Outcome::Ok)),
+        (Op::HashNewest(1), Err(OpError::WrongType)),
     ]);
 }
 

@@ -52,6 +52,7 @@ fn op() -> impl Strategy<Value = Op> {
         value().prop_map(Op::HashGet),
         values().prop_map(Op::HashGetMany),
         Just(Op::HashGetAll),
+        (1..4_u64).prop_map(Op::HashNewest),
         values().prop_map(Op::HashDelete),
         (value(), -2..3_i64).prop_map(|(field, by)| Op::HashIncrBy(field, by)),
         value().prop_map(Op::SetNew),

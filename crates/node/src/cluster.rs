@@ -12,7 +12,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use serde::Deserialize;
 use solera_commands::COMMANDS;
-use solera_config::{ClusterSpec, ConfigError, Durability, ErrorBound, KeyBound, Runs, SiteSpec, SpaceHome};
+use solera_config::{
+    ClusterSpec, ConfigError, Durability, ErrorBound, KeyBound, Runs, SiteSpec, SpaceHome,
+};
 use solera_links::NodeRole;
 use solera_machine::{Address, PartitionId, Topology};
 use solera_membership::Members;

@@ -7,6 +7,7 @@
 
 mod counters;
 mod hashes;
+mod lists;
 mod reply;
 mod strings;
 
@@ -162,6 +163,8 @@ pub(crate) fn single(id: CommandId, arguments: &Arguments<'_>) -> Result<Option<
         CommandId::Hmget => Op::HashGetMany(values(2)),
         CommandId::Hgetall => Op::HashGetAll,
         CommandId::Hdel => Op::HashDelete(values(2)),
+        CommandId::SoleraPush => lists::push(arguments),
+        CommandId::SoleraNewest => lists::newest(arguments)?,
         CommandId::Hincrby => Op::HashIncrBy(argument(2), counters::integer(arguments.get(3))?),
         _ => return Ok(None),
     };
@@ -188,6 +191,7 @@ fn come_in_pairs(arguments: &Arguments<'_>, name: &str, first: usize) -> Result<
 mod tests {
     use solera_commands::{COMMANDS, lookup};
     use solera_config::Relation;
+    use solera_data::is_stamp;
     use solera_resp::RequestParser;
 
     use super::*;
@@ -218,12 +222,18 @@ mod tests {
         assert_eq!(taken.shape, Shape::Taken);
         let pairs = vec![(Value::from(&b"f"[..]), Value::from(&b"1"[..]))];
         assert_eq!(ops_of("HSET h f 1"), [(CommandId::Hset, Op::HashSet(pairs))]);
+        let [(_, Op::HashSet(pushed))] = &ops_of("SOLERA.PUSH l x y")[..] else { panic!("a list") };
+        let elements: Vec<_> = pushed.iter().map(|(_, element)| element.as_bytes()).collect();
+        assert_eq!(elements, [b"x", b"y"]);
+        assert!(pushed[0].0 < pushed[1].0 && pushed.iter().all(|(name, _)| is_stamp(name)));
+        assert_eq!(ops_of("SOLERA.NEWEST l 3"), [(CommandId::SoleraNewest, Op::HashNewest(3))]);
         assert_eq!(planned("DEL a b a").unwrap().keys().count(), 3);
     }
 
     #[test]
     fn bad_arguments_are_rejected() {
         let number = "ERR value is not an integer or out of range";
+        let few = "ERR SOLERA.NEWEST takes a number of elements, which is at least 1";
         for (line, error) in [
             ("SET a 1 EX 5", "ERR Solera does not support SET EX yet"),
             ("SET a 1 NX GET", "ERR Solera does not support SET GET yet"),
@@ -235,6 +245,10 @@ mod tests {
             ("DECRBY a -9223372036854775808", "ERR decrement would overflow"),
             ("HSET h f 1 g", "ERR wrong number of arguments for 'hset' command"),
             ("HINCRBY h f x", number),
+            ("SOLERA.NEWEST l 0", few),
+            ("SOLERA.NEWEST l -1", few),
+            ("SOLERA.NEWEST l x", few),
+            ("SOLERA.NEWEST l 9223372036854775808", few),
             ("WATCH a", "ERR the command is not about keys"),
         ] {
             assert_eq!(planned(line), Err(error.to_owned()), "{line}");

@@ -71,7 +71,7 @@ fn commands_are_described_as_by_redis() {
 fn some_commands_of_solera_touch_keys() {
     for command in COMMANDS.iter().filter(|command| command.group == "solera") {
         assert!(command.name.starts_with("solera."));
-        let on_keys = ["level", "read", "interval", "rights", "take", "grow"];
+        let on_keys = ["level", "read", "interval", "rights", "take", "grow", "push", "newest"];
         let touches = on_keys.iter().any(|name| command.name == format!("solera.{name}"));
         assert_eq!(command.is_data(), touches, "{}", command.name);
     }

@@ -686,9 +686,8 @@ impl BoundsSessions {
         for read in reads {
             let names = |change: &Change, element: &u64| change.elements.contains(element);
             let may = |element: &u64| {
-                changes().any(|(it, begin, _)| {
-                    it.amount > 0 && names(it, element) && begin <= read.end
-                })
+                changes()
+                    .any(|(it, begin, _)| it.amount > 0 && names(it, element) && begin <= read.end)
             };
             let must = |element: &u64| {
                 let added = changes().any(|(it, _, end)| {

@@ -696,7 +696,8 @@ impl Clients {
 
     fn hash_op(&mut self) -> Op {
         match self.random.below(100) {
-            0..20 => Op::HashGetAll,
+            0..15 => Op::HashGetAll,
+            15..20 => Op::HashNewest(2),
             20..30 => Op::HashGet(self.common("f")),
             30..40 => Op::HashGetMany(vec![self.common("f"), self.common("f")]),
             40..60 => Op::HashSet(vec![(self.common("f"), self.fresh("w"))]),

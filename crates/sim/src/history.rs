@@ -210,6 +210,7 @@ fn op(op: &Op) -> Judged {
         Op::HashGet(field) => Judged::Fields(vec![text(field)]),
         Op::HashGetMany(fields) => Judged::Fields(texts(fields)),
         Op::HashGetAll => Judged::Pairs,
+        Op::HashNewest(most) => Judged::Newest(*most),
         Op::HashDelete(fields) => Judged::FieldRemove(texts(fields)),
         Op::HashIncrBy(field, by) => Judged::FieldAdd(text(field), *by),
         Op::SetNew(_) | Op::Digest => unreachable!("clients do nothing of the kind"),

@@ -23,7 +23,6 @@ mod objects;
 mod port;
 mod random;
 mod session;
-mod stamp;
 mod system;
 
 pub use solera_data::RESERVED;

@@ -7,8 +7,9 @@ use solera_program::operation::ObjectOp;
 use solera_program::types::Object;
 use solera_program::value::Value;
 
+use crate::failure;
 use crate::port::Reply;
-use crate::{failure, stamp};
+use crate::random::random;
 
 /// Returns the commands of an operation on an object, for which a user needs rights.
 pub fn commands(object: &Object, op: ObjectOp) -> impl Iterator<Item = &'static str> {
@@ -25,7 +26,8 @@ fn is_blind(operation: Operation) -> bool {
 /// Returns the operation on an object's key, and whether it would replace or remove a key of any
 /// type, so that the key's type must be read first.
 pub(crate) fn request(call: &ObjectCall) -> Result<(Op, bool), StoreError> {
-    let op = call.on_object().on_key(stamp::next).map_err(|error| failed(call, error))?;
+    let name = || solera_stamps::next(random()).to_vec();
+    let op = call.on_object().on_key(name).map_err(|error| failed(call, error))?;
     let operation = operation_of(call.object(), call.op).ok_or_else(|| call.impossible())?;
     Ok((op, is_blind(operation)))
 }

@@ -48,9 +48,9 @@ impl Replica {
         partition.filled.then_some(History { forgotten, upto, updates })
     }
 
-    /// Returns the number of elements of a set: with the updates of each site up to the given times,
-    /// and with all others that are visible at the local site. Returns `None` if the worker does not
-    /// own the key's partition, or lacks some of those updates.
+    /// Returns the number of elements of a set: with the updates of each site up to the given
+    /// times, and with all others that are visible at the local site. Returns `None` if the worker
+    /// does not own the key's partition, or lacks some of those updates.
     pub fn size_with(&self, key: &[u8], known: &[Timestamp]) -> Option<u64> {
         let index = self.worker.index_of(self.worker.partition_of(key))?;
         let partition = &self.worker.partitions[index];

@@ -183,6 +183,7 @@ impl Line {
             "HDEL" => Op::FieldRemove(self.texts()),
             "HMGET" => Op::Fields(self.texts()),
             "HGETALL" => Op::Pairs,
+            "NEWEST" => Op::Newest(self.number("a number")?),
             other => return expected("an operation", other),
         })
     }

@@ -95,6 +95,7 @@ fn op(op: &Op) -> String {
         Op::FieldRemove(fields) => with("HDEL", fields),
         Op::Fields(fields) => with("HMGET", fields),
         Op::Pairs => "HGETALL".to_owned(),
+        Op::Newest(most) => format!("NEWEST {most}"),
     }
 }
 

@@ -102,6 +102,10 @@ fn on_hash(hash: &mut BTreeMap<String, String>, op: &Op) -> Answer {
         },
         Op::FieldRemove(fields) => int(fields.iter().filter_map(|f| hash.remove(f)).count()),
         Op::Fields(fields) => Answer::Values(fields.iter().map(|f| hash.get(f).cloned()).collect()),
+        Op::Newest(most) => {
+            let most = usize::try_from(*most).unwrap();
+            Answer::Values(hash.values().rev().take(most).cloned().map(Some).collect())
+        }
         _ => Answer::Pairs(hash.clone().into_iter().collect()),
     }
 }

@@ -175,6 +175,7 @@ fn words_of(command: &Command) -> Words {
                 // The sign of the number makes no difference.
                 Op::IncrBy(_) => "INCRBY",
                 Op::HashGetMany(_) => "HMGET",
+                Op::HashNewest(_) => "SOLERA.NEWEST",
                 op => op.operation().name(),
             };
             words(name.as_bytes(), [key.clone()].into_iter().chain(arguments(op)))
@@ -207,6 +208,7 @@ fn arguments(op: &Op) -> Words {
         Op::HashSet(pairs) => {
             pairs.iter().flat_map(|(name, value)| [word(name), word(value)]).collect()
         }
+        Op::HashNewest(most) => vec![most.to_string().into_bytes()],
         Op::HashIncrBy(field, by) => vec![word(field), by.to_string().into_bytes()],
         Op::Get
         | Op::Delete
@@ -267,7 +269,7 @@ fn on_key(op: &Op, reply: Value) -> Reply {
                 known => Some(Outcome::Type(known)),
             }
         }
-        (Op::HashGetMany(_), Value::Array(values)) => {
+        (Op::HashGetMany(_) | Op::HashNewest(_), Value::Array(values)) => {
             let one = |value: &Value| match value {
                 Value::Null => Some(None),
                 value => bytes(value).map(Some),

@@ -33,6 +33,10 @@ family! { "solera":
         "Takes identifiers from a pool, all or none.";
     SoleraGrow "solera.grow" "key number" 3 "write denyoom fast" (1, 1, 1 "RW access update") "0.1.0"
         "Adds identifiers to a pool.";
+    SoleraPush "solera.push" "key element …" -3 "write denyoom fast" (1, 1, 1 "RW insert") "0.1.0"
+        "Appends elements to a list.";
+    SoleraNewest "solera.newest" "key number" 3 "readonly" (1, 1, 1 "RO access") "0.1.0"
+        "Returns the newest elements of a list, newest first.";
     SoleraStale "solera.stale" "[HOME|ACCEPT|FAIL]" -1 "fast" (0, 0, 0) "0.1.0"
         "Sets what reads do when a copy lacks what the session has seen, and returns their counts.";
     SoleraHome "solera.home" "[KEY key|MOVE FROM site|SHARDS first-last …|KEY key TO site [FORCE]|HELP]" -1 "admin" (0, 0, 0) "0.1.0"

@@ -135,10 +135,8 @@ mod tests {
             ("type = 'bounded-counter'", "v = \"v:\" causal (bounded-counter)"),
             ("type = 'pool'", "v = \"v:\" causal (pool)"),
             ("type = 'set'", "v = \"v:\" causal (set)"),
-            (
-                "type = 'set'\nerror = '5%'",
-                "v = \"v:\" causal (set, error 5%, lease 5000 ms)",
-            ),
+            ("type = 'set'\nerror = '5%'", "v = \"v:\" causal (set, error 5%, lease 5000 ms)"),
+            ("type = 'list'", "v = \"v:\" causal (list)"),
             (
                 "type = 'counter'\nerror = '5%'",
                 "v = \"v:\" causal (counter, error 5%, lease 5000 ms)",
@@ -226,11 +224,14 @@ mod tests {
                 "level = 'causal'\ntype = 'pool'\nerror = '5%'",
                 "line 6: space 'v': error goes with type 'counter' and with type 'set'",
             ),
-            ("level = 'causal'\ntype = 'list'", "the type 'list' is not available yet"),
+            (
+                "level = 'causal'\ntype = 'list'\nerror = '5%'",
+                "line 6: space 'v': error goes with type 'counter' and with type 'set'",
+            ),
             (
                 "level = 'causal'\ntype = 'number'",
                 "line 5: space 'v': there is no type 'number'; the type may be 'counter', \
-                 'bounded-counter', 'pool' or 'set'",
+                 'bounded-counter', 'pool', 'set' or 'list'",
             ),
             (
                 "type = 'counter'\nlevel = 'por'",

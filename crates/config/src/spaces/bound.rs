@@ -14,13 +14,18 @@ pub enum SpaceType {
     Pool,
     /// Sets.
     Set,
+    /// Lists: hashes whose fields are stamps, with an element each.
+    List,
 }
 
 /// Types, in the order of messages.
-const TYPES: [SpaceType; 4] =
-    [SpaceType::Counter, SpaceType::BoundedCounter, SpaceType::Pool, SpaceType::Set];
-/// Names of types that later versions will support.
-const PLANNED: [&str; 1] = ["list"];
+const TYPES: [SpaceType; 5] = [
+    SpaceType::Counter,
+    SpaceType::BoundedCounter,
+    SpaceType::Pool,
+    SpaceType::Set,
+    SpaceType::List,
+];
 
 impl SpaceType {
     /// Returns the name in `solera.toml`.
@@ -30,13 +35,14 @@ impl SpaceType {
             SpaceType::BoundedCounter => "bounded-counter",
             SpaceType::Pool => "pool",
             SpaceType::Set => "set",
+            SpaceType::List => "list",
         }
     }
 
     /// Returns whether decrements cannot make a value negative.
     pub fn is_bounded(self) -> bool {
         match self {
-            SpaceType::Counter | SpaceType::Set => false,
+            SpaceType::Counter | SpaceType::Set | SpaceType::List => false,
             SpaceType::BoundedCounter | SpaceType::Pool => true,
         }
     }
@@ -49,13 +55,10 @@ impl SpaceType {
         if let Some(found) = TYPES.into_iter().find(|it| it.name() == name) {
             return Ok(found);
         }
-        let quoted = TYPES.map(|it| format!("'{it}'"));
-        let (last, others) = quoted.split_last().expect("there are types");
-        let choice = format!("the type may be {} or {last}", others.join(", "));
-        Err(match PLANNED.contains(&name) {
-            true => format!("the type '{name}' is not available yet; {choice}"),
-            false => format!("there is no type '{name}'; {choice}"),
-        })
+        let (last, others) = TYPES.split_last().expect("there are types");
+        let others = others.iter().map(|it| format!("'{it}'")).collect::<Vec<_>>().join(", ");
+        let choice = format!("the type may be {others} or '{last}'");
+        Err(format!("there is no type '{name}'; {choice}"))
     }
 }
 

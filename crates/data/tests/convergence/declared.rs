@@ -76,7 +76,9 @@ impl Meaning {
         let wanted = match op {
             Op::Get => Some(Type::String),
             Op::SetMembers | Op::SetLen | Op::SetContains(_) => Some(Type::Set),
-            Op::HashGet(_) | Op::HashGetMany(_) | Op::HashGetAll => Some(Type::Hash),
+            Op::HashGet(_) | Op::HashGetMany(_) | Op::HashGetAll | Op::HashNewest(_) => {
+                Some(Type::Hash)
+            }
             _ => None,
         };
         if wanted.is_some() && kind.is_some() && wanted != kind {
@@ -94,6 +96,10 @@ impl Meaning {
             Op::HashGet(field) => bulk(self.fields.get(field)),
             Op::HashGetMany(fields) => Outcome::Values(fields.iter().map(value_of).collect()),
             Op::HashGetAll => Outcome::Pairs(self.fields.clone().into_iter().collect()),
+            Op::HashNewest(most) => {
+                let newest = self.fields.values().rev().take(*most as usize);
+                Outcome::Values(newest.cloned().map(Some).collect())
+            }
             update => panic!("{update:?} does not only read"),
         })
     }

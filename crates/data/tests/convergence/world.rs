@@ -210,6 +210,7 @@ impl World {
 pub(crate) fn all_reads() -> Vec<Op> {
     let mut reads = vec![Op::Get, Op::Exists, Op::Type];
     reads.extend([Op::SetMembers, Op::SetLen, Op::HashGetAll]);
+    reads.extend([1, 2, u64::MAX].map(Op::HashNewest));
     reads.extend(ELEMENTS.map(|element| Op::SetContains(element.into())));
     reads.extend(FIELDS.map(|field| Op::HashGet(field.into())));
     reads.push(Op::HashGetMany(FIELDS.map(Value::from).to_vec()));
@@ -222,7 +223,8 @@ pub(crate) fn answers(view: &View<'_>) -> Vec<Result<Outcome, OpError>> {
 }
 
 const ELEMENTS: [&str; 3] = ["x", "y", "z"];
-const FIELDS: [&str; 3] = ["f", "g", "h"];
+/// Names of two fields, and one as that of an element of a list.
+const FIELDS: [&str; 3] = ["f", "g", "0005e9d2a4b3c0f1-00000000deadbeef"];
 
 fn any_of(texts: impl Into<Vec<&'static str>>) -> impl Strategy<Value = Value> {
     prop::sample::select(texts.into()).prop_map(Value::from)

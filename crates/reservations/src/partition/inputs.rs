@@ -64,10 +64,7 @@ impl Partition {
             match &placed.entry {
                 Entry::Ended(_) => self.visit_at(step.now, &placed.key),
                 Entry::Given(gift, _) if own => self.end_giving(&placed.key, gift),
-                Entry::Update(_)
-                | Entry::Created(..)
-                | Entry::Resized(..)
-                | Entry::Given(..) => {}
+                Entry::Update(_) | Entry::Created(..) | Entry::Resized(..) | Entry::Given(..) => {}
             }
         }
         if own {

@@ -118,25 +118,31 @@ fn a_spent_token_counts_until_the_stream_contains_the_update() {
         host.wait(Duration::from_millis(10));
         host.commit_asked(is_renewal);
         host.grant((2, 0));
-        let spent = host.machine.spend(host.reading(), KEY, Tokens::of(1)).expect("there is a token");
+        let spent =
+            host.machine.spend(host.reading(), KEY, Tokens::of(1)).expect("there is a token");
         host.machine.note_commit(spent, Position(10));
         assert_eq!(host.command(read()), between(100, before), "{without:?}");
         if without.is_some() {
             continue;
         }
         // The other token may be spent, too, and given back.
-        let spent = host.machine.spend(host.reading(), KEY, Tokens::of(1)).expect("there is another token");
+        let spent =
+            host.machine.spend(host.reading(), KEY, Tokens::of(1)).expect("there is another token");
         assert!(host.machine.spend(host.reading(), KEY, Tokens::of(1)).is_none());
         host.machine.give_back_spent(host.reading(), spent);
         host.stream(0, (0, 10), vec![(10, Entry::Update(1))]);
         assert_eq!(host.command(read()), between(101, 101));
         // The update is not seen by others yet.
         assert!(host.machine.spend(host.reading(), KEY, Tokens::of(2)).is_none());
-        let nothing = host.machine.spend(host.reading(), KEY, Tokens::of(0)).expect("it needs no token");
+        let nothing =
+            host.machine.spend(host.reading(), KEY, Tokens::of(0)).expect("it needs no token");
         host.machine.note_commit(nothing, Position(20));
         let last = host.machine.spend(host.reading(), KEY, Tokens::of(1)).expect("one is left");
         host.machine.give_back_spent(host.reading(), last);
-        assert!(host.machine.spend(host.reading(), KEY, Tokens::of(-1)).is_none(), "it has no decrements");
+        assert!(
+            host.machine.spend(host.reading(), KEY, Tokens::of(-1)).is_none(),
+            "it has no decrements"
+        );
     }
 }
 
@@ -165,7 +171,8 @@ fn an_update_that_is_not_in_the_stream_counts_after_a_restart() {
         let mut host = Host::new(0, without);
         host.stream(1, (0, 10), vec![(10, Entry::Update(100))]);
         host.grant((4, 0));
-        let spent = host.machine.spend(host.reading(), KEY, Tokens::of(2)).expect("there are tokens");
+        let spent =
+            host.machine.spend(host.reading(), KEY, Tokens::of(2)).expect("there are tokens");
         host.machine.note_commit(spent, Position(20));
         host.restart();
         host.machine.restore_commit(KEY, Tokens::of(2), Position(20));

@@ -137,7 +137,8 @@ fn reports_of_a_removed_site_do_not_count_for_its_next_generation() {
     for (without, recycled) in [(None, false), (Some(Rule::ForgetReports), true)] {
         let mut host = Host::new(0, without);
         host.grant((1, 0));
-        let spent = host.machine.spend(host.reading(), KEY, Tokens::of(1)).expect("there is a token");
+        let spent =
+            host.machine.spend(host.reading(), KEY, Tokens::of(1)).expect("there is a token");
         host.machine.note_commit(spent, Position(10));
         host.stream(0, (0, 10), vec![(10, Entry::Update(1))]);
         host.report_of(2, Version(100), [10, 0, 0]);

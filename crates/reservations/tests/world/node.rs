@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use solera_machine::{Machine, Now, PartitionId, RequestId};
 use solera_random::Random;
-use solera_reservations::{Checkpoint, Command, Config, Entry, Input, Recovery, Reservations, Tokens};
+use solera_reservations::{
+    Checkpoint, Command, Config, Entry, Input, Recovery, Reservations, Tokens,
+};
 use solera_time::{Monotonic, Physical};
 
 use super::{MS, World};

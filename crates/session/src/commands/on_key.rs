@@ -44,6 +44,7 @@ fn command_of(op: &Op) -> Option<CommandId> {
         Op::HashGet(_) => CommandId::Hget,
         Op::HashGetMany(_) => CommandId::Hmget,
         Op::HashGetAll => CommandId::Hgetall,
+        Op::HashNewest(_) => CommandId::SoleraNewest,
         Op::HashDelete(_) => CommandId::Hdel,
         Op::HashIncrBy(..) => CommandId::Hincrby,
         Op::Digest => return None,

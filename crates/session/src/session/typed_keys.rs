@@ -2,7 +2,7 @@
 
 use solera_commands::{COMMANDS, CommandId};
 use solera_config::SpaceType;
-use solera_data::Op;
+use solera_data::{Op, is_stamp};
 
 use super::ClientSession;
 use super::queue::{Queue, Work};
@@ -16,6 +16,10 @@ pub(crate) fn permits(of_type: SpaceType, op: &Op) -> bool {
             matches!(op, Op::IncrBy(_)) || !op.is_update()
         }
         SpaceType::Set => matches!(op, Op::SetAdd(_) | Op::SetRemove(_)) || !op.is_update(),
+        SpaceType::List => match op {
+            Op::HashSet(fields) => fields.iter().all(|(field, _)| is_stamp(field)),
+            op => matches!(op, Op::HashDelete(_)) || !op.is_update(),
+        },
     }
 }
 
@@ -50,6 +54,10 @@ impl<W: Context> ClientSession<W> {
             SpaceType::Set => format!(
                 "ERR {command} cannot change '{key}': the keys of space '{name}' are sets, which only SADD and SREM \
                  change; to empty a set, remove its elements"
+            ),
+            SpaceType::List => format!(
+                "ERR {command} cannot change '{key}': the keys of space '{name}' are lists, which only SOLERA.PUSH, \
+                 HDEL, and HSET of fields that are named as by SOLERA.PUSH change"
             ),
             SpaceType::Counter | SpaceType::BoundedCounter => format!(
                 "ERR {command} cannot change '{key}': the keys of space '{name}' are counters, which only INCR, \

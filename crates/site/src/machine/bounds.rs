@@ -248,12 +248,7 @@ impl Bounds {
     }
 
     /// Returns the entries of a stream that an update contains.
-    fn placed(
-        &self,
-        update: &Update,
-        feed: &Feed,
-        sizes: &BTreeMap<&[u8], u64>,
-    ) -> Vec<Placed> {
+    fn placed(&self, update: &Update, feed: &Feed, sizes: &BTreeMap<&[u8], u64>) -> Vec<Placed> {
         let position = Position(update.dot.ts.0);
         let past = || Box::new(update.commit_vec());
         let updates = update.writes.iter().filter_map(|write| {

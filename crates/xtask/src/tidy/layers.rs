@@ -147,6 +147,8 @@ pub(crate) const CRATES: &[CrateRule] = &[
     rule("solera-resp", "resp", Layer::Hosting, &[], &[]),
     // Contains the table of commands, which configurations name and sessions run.
     rule("solera-commands", "commands", Layer::Hosting, &[], &[]),
+    // Names the elements of lists by a clock.
+    rule("solera-stamps", "stamps", Layer::Hosting, &["solera-data"], &[]),
     // Stores opaque records on a disk.
     rule("solera-journal", "journal", Layer::Hosting, &["solera-random"], &[]),
     rule(
@@ -234,6 +236,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera-primary",
             "solera-reservations",
             "solera-resp",
+            "solera-stamps",
             "solera-time",
             "solera-unistore",
         ],
@@ -269,7 +272,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         "solera-spaces",
         "spaces",
         Layer::Programming,
-        &["solera-data", "solera-levels", "solera-mixt", "solera-program"],
+        &["solera-data", "solera-levels", "solera-mixt", "solera-program", "solera-stamps"],
         &[],
     ),
     // Connects to servers. `CLIENT_MAY_REACH` lists the crates that it may reach.
@@ -439,6 +442,7 @@ const CLIENT_MAY_REACH: &[&str] = &[
     "solera-random",
     "solera-resp",
     "solera-spaces",
+    "solera-stamps",
     "solera-time",
     "solera-tls",
 ];
