@@ -293,21 +293,21 @@ const SPACES: [Setting; 11] = [
         SPACE,
         "type",
         Unset,
-        "with level `causal`: the [type](spaces.md#types-and-bounds) of its keys, `counter`, `bounded-counter`, `pool` or `list` \
-         (experimental)",
+        "with level `causal`: the [type](spaces.md#types-and-bounds) of its keys, `counter`, `bounded-counter`, `pool`, \
+         `set` or `list` (experimental)",
     ),
     fixed(
         SPACE,
         "error",
         Unset,
-        "with type `counter`: the [error bound](spaces.md#types-and-bounds), the greatest width of an interval in \
+        "with type `counter` or `set`: the [error bound](spaces.md#types-and-bounds), the greatest width of an interval in \
          percent, such as `5%`; a multiple of `0.0001%`, at most `100%` (experimental)",
     ),
     fixed(
         SPACE,
         "lease_ms",
         Value("5000"),
-        "with `error`: time after which a site that no longer updates a counter gives up its tokens, so that \
+        "with `error`: time after which a site that no longer updates a counter or set gives up its tokens, so that \
          intervals become exact, from 100 to 600000 ms",
     ),
     fixed(

@@ -49,8 +49,8 @@ impl Measure {
         }
     }
 
-    /// Returns the span of an update, at most that of its effect on a key; `None` if the update may
-    /// change anything else than the number.
+    /// Returns the span of an update, at least that of its effect on any key; `None` if the update
+    /// may change anything else than the number.
     pub fn of_op(self, op: &Op) -> Option<Span> {
         match (self, op) {
             (Measure::Value, Op::IncrBy(amount)) => Some(Span::of(*amount)),

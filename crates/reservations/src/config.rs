@@ -220,6 +220,8 @@ pub enum Rule {
     /// The host reads the size of a set. It is not the sum of the changes, because sites may add or
     /// remove the same element concurrently.
     ReadSizes,
+    /// A floor of a size does not depend on updates that are not in the site's stream yet (S5).
+    StoredSizes,
 }
 
 /// Configuration of a worker.

@@ -15,9 +15,9 @@ use solera_time::Monotonic;
 pub use self::checkpoint::Checkpoint;
 use self::checkpoint::next_part;
 use self::guard::Reservation;
-use crate::agreed::Agreed;
+use crate::agreed::{Agreed, Key};
 use crate::command::{Answer, Command, Response};
-use crate::config::{Config, Rule};
+use crate::config::{Bound, Config, Rule};
 use crate::counter::Asked;
 use crate::counts::{Counts, Holdings};
 use crate::message::{Body, Event, Input, Message, Output};
@@ -107,6 +107,13 @@ impl Reservations {
     /// ([`Command::Continues`]). This is true of a partition that began without any data.
     pub fn continues(&self, partition: PartitionId) -> bool {
         self.partitions.get(&partition).is_some_and(|it| it.filling.continues())
+    }
+
+    /// Returns the sets with a bound of a partition.
+    pub fn sets(&self, partition: PartitionId) -> impl Iterator<Item = &[u8]> {
+        let keys = self.partitions.get(&partition).into_iter().flat_map(|it| it.counters.keys());
+        let is_set = |key: &&Key| matches!(self.config.bound(key), Some(Bound::Size(_)));
+        keys.filter(is_set).map(|key| &key[..])
     }
 
     /// Returns whether the site may answer intervals of a partition while its lease lasts (R3).

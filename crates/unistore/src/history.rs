@@ -50,26 +50,32 @@ impl Replica {
 
     /// Returns the number of elements of a set: with the updates of each site up to the given
     /// times, and with all others that are visible at the local site. Returns `None` if the worker
-    /// does not own the key's partition, or lacks some of those updates.
+    /// does not own the key's partition, or does not have its data yet.
     pub fn size_with(&self, key: &[u8], known: &[Timestamp]) -> Option<u64> {
         let index = self.worker.index_of(self.worker.partition_of(key))?;
         let partition = &self.worker.partitions[index];
-        let me = self.worker.me;
-        let sites = || (0..).map(SiteId).zip(known.iter().copied());
-        let has_all = sites().all(|(site, upto)| site == me || partition.known_vec[site] >= upto);
-        if !partition.filled || !has_all {
-            return None;
-        }
+        let (me, uniform_vec) = (self.worker.me, self.worker.dissemination.view.uniform_vec);
         // A restarted replica may know less of what is uniform than before, when these updates were
         // visible.
-        let mut snapshot = self.worker.dissemination.view.uniform_vec.with(me, Timestamp::MAX);
+        let mut snapshot = uniform_vec.with(me, Timestamp::MAX);
         for update in partition.pending(key) {
-            if sites().any(|(site, upto)| update.dot.origin == site.into() && update.dot.ts <= upto)
-            {
+            let mut known = (0..).map(SiteId).zip(known);
+            let dot = update.dot;
+            if known.any(|(site, upto)| dot.origin == site.into() && dot.ts <= *upto) {
                 snapshot.join(&update.commit_vec());
             }
         }
-        Some(partition.peek(key, &snapshot, |view| view.set_len() as u64))
+        partition.filled.then(|| partition.peek(key, &snapshot, |view| view.set_len() as u64))
+    }
+
+    /// Returns whether the worker has received the updates of all other sites to an owned partition
+    /// up to these times.
+    pub fn has_received(&self, id: PartitionId, known: &[Timestamp]) -> bool {
+        let index = self.worker.index_of(id);
+        index.map(|index| &self.worker.partitions[index]).is_some_and(|partition| {
+            let mut others = (0..).map(SiteId).zip(known).filter(|(it, _)| *it != self.worker.me);
+            others.all(|(site, upto)| partition.known_vec[site] >= *upto)
+        })
     }
 
     /// Returns whether the worker owns a partition and has its data.

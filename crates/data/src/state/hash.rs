@@ -34,6 +34,7 @@ impl From<Fields> for Hash {
         let bytes = fields.iter().map(|(field, cell)| bytes_of(field) + cell.size()).sum();
         let mut named = fields;
         let stamped = named.extract_if(|field, _| is_stamp(field)).collect();
+        named.shrink_to_fit();
         Hash { named, stamped, bytes }
     }
 }

@@ -5,6 +5,9 @@
 //! parts one after the other, each when it is asked for it. The requester installs all of them in
 //! one step. From then on, it is like a site that has received the streams and the versions itself.
 //! It has confirmed nothing before, so that nothing depends on what it had.
+//!
+//! The size of a set may contain later updates of the other site. The host replaces the sizes when
+//! the requester has received the updates up to the prefixes.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,8 @@ use solera_time::SiteId;
 use super::{Partition, clamped};
 use crate::agreed::{Change, Grant, Key, KeyRecord};
 use crate::command::{Cannot, Holder, Question, Response};
-use crate::config::{Policy, Rule};
+use crate::config::{Bound, Config, Policy, Rule};
+use crate::counter::Counter;
 use crate::message::Need;
 use crate::numbers::{Epoch, Kind, Position, Tokens, Version};
 use crate::outbox::{Step, Subject};
@@ -217,7 +218,7 @@ impl Partition {
         if !may {
             return false;
         }
-        let above = self.least_value(step.config, key) >= floor.into();
+        let above = self.least_stored(step.config, key) >= floor.into();
         let above = above || !step.config.has(Rule::RaiseBelowValue);
         let known = self.known.clone();
         let basis = &mut self.counter(key).raise_basis;
@@ -226,6 +227,17 @@ impl Partition {
         }
         let basis = basis.as_ref().map(|(_, seen)| seen.clone());
         basis.is_some_and(|seen| self.is_stored(step, &seen))
+    }
+
+    /// Returns the least value without updates of the site that its stream does not contain yet. A
+    /// size may contain them, and no other site need store them.
+    fn least_stored(&self, config: &Config, key: &[u8]) -> i128 {
+        let promised = self.counters.get(key).map_or(Tokens::default(), Counter::promised_tokens);
+        let early = match config.bound(key) {
+            Some(Bound::Size(_)) if config.has(Rule::StoredSizes) => promised.increments,
+            _ => 0,
+        };
+        self.least_value(config, key) - i128::from(early)
     }
 
     /// Returns the floor in force if the proposed one is too high, and no update waits for it. It

@@ -77,7 +77,7 @@ impl Partition {
     ) {
         match step.config.bound(key) {
             None => return step.refuse(request, Cannot::NoPolicy),
-            Some(Bound::Error(_)) if asked == Asked::Holders => {
+            Some(Bound::Error(_) | Bound::Size(_)) if asked == Asked::Holders => {
                 return self.reply_token_holders(step, key, request);
             }
             Some(_) => {}

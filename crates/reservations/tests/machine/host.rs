@@ -59,6 +59,18 @@ impl Host {
             generation,
             ..Config::new(Address { site: site(me), worker: 0 }, topology)
         };
+        Host::of(config)
+    }
+
+    /// Creates a host of site 0 whose key is a set.
+    pub(crate) fn of_set(without: Option<Rule>) -> Host {
+        let config = Host::new(0, without).config;
+        let policy = config.policy(KEY).expect("it has an error bound");
+        let bounds = Arc::new([(Vec::new(), Some(Bound::Size(policy)))]);
+        Host::of(Config { bounds, ..config })
+    }
+
+    fn of(config: Config) -> Host {
         let mut host = Host {
             machine: Reservations::new(config.clone()),
             config,

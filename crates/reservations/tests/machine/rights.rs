@@ -173,6 +173,30 @@ fn a_floor_rises_when_enough_sites_store_the_updates_on_which_it_depends() {
     }
 }
 
+/// The size that a site reads may contain its own updates that no other site stores.
+#[test]
+fn a_floor_of_a_size_does_not_depend_on_updates_that_the_stream_lacks() {
+    let is_raise = |change: &Change| matches!(change, Change::Raise { .. });
+    for (without, early) in [(None, false), (Some(Rule::StoredSizes), true)] {
+        let mut host = Host::of_set(without);
+        host.stream(1, (0, 10), vec![(10, Entry::Resized(Tokens::of(100), 100))]);
+        host.wait(Duration::from_millis(10));
+        host.commit_asked(is_renewal);
+        host.grant((20, 4));
+        let spent = host.machine.spend(host.reading(), KEY, Tokens::of(20));
+        host.machine.note_commit(spent.expect("there are tokens"), Position(15));
+        host.stream(1, (10, 20), vec![(20, Entry::Resized(Tokens::of(1), 121))]);
+        host.change(Change::Propose { key: KEY.to_vec(), floor: 110 });
+        host.report_of(2, Version(0), [0, 20, 0]);
+        host.wait(host.config.timing.retry);
+        assert_eq!(host.asks_for(is_raise), early, "{without:?}");
+        host.stream(0, (0, 15), vec![(15, Entry::Resized(Tokens::of(20), 121))]);
+        host.report_of(2, Version(0), [15, 20, 0]);
+        host.wait(host.config.timing.retry);
+        assert!(host.asks_for(is_raise), "{without:?}");
+    }
+}
+
 #[test]
 fn a_site_is_removed_when_it_has_no_right() {
     let is_removal = |change: &Change| matches!(change, Change::Remove { .. });

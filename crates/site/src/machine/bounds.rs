@@ -7,6 +7,7 @@
 //! conflict, so UniStore only orders them, and the machines of all sites decide alike which changes
 //! take effect.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use solera_data::{BOUNDS, Key, Measure, Op, OpError, Outcome, Span, Value};
@@ -51,6 +52,9 @@ struct Feed {
     ends: Key,
     /// Key of the gifts of rights.
     gifts: Key,
+    /// Whether the machine has got sizes of sets from another site. They may contain updates of
+    /// that site that a removal undoes.
+    sizes_are_foreign: Cell<bool>,
 }
 
 /// Returns a reserved key of a partition.
@@ -71,11 +75,14 @@ impl Bounds {
         topology: &Topology,
     ) -> Bounds {
         let address = unistore.address();
+        let has_joined = unistore.members().generation(address.site) > 0;
         let mut partitions = BTreeMap::new();
         for id in topology.owned_by(address) {
             let [record, ends, gifts] =
                 ["record", "ends", "gifts"].map(|name| reserved(id, topology.partitions, name));
-            let feed = Feed { record, ends, gifts };
+            // A process that stopped too early may not have replaced them.
+            let sizes_are_foreign = Cell::new(has_joined);
+            let feed = Feed { record, ends, gifts, sizes_are_foreign };
             let known = machine.known(id).map_or(Position(0), |known| known[address.site.index()]);
             for update in unistore.own_updates(id, Timestamp(known.0)) {
                 for (key, tokens) in spent(update, &keys) {
@@ -133,6 +140,7 @@ impl Bounds {
                 continue;
             }
             if !self.machine.continues(partition) {
+                feed.sizes_are_foreign.set(true);
                 news.extend(self.continued(unistore, partition));
             } else if unistore.is_filled(partition) {
                 self.add_streams(&mut news, unistore, partition, (feed, beat));
@@ -195,29 +203,44 @@ impl Bounds {
                 streams.push((origin, after, read, upto));
             }
         }
-        let updates = || streams.iter().flat_map(|(.., read, _)| read);
-        let Some(sizes) = self.sizes(unistore, updates().map(|it| &***it), &known_then) else {
-            // A joining site has not received all updates that the machine has got from another.
+        if streams.is_empty() {
             return;
+        }
+        let is_foreign = feed.sizes_are_foreign.get();
+        if is_foreign && !unistore.has_received(partition, &known_then) {
+            return;
+        }
+        let foreign = is_foreign.then(|| self.machine.sets(partition)).into_iter().flatten();
+        let updates = streams.iter().flat_map(|(.., read, _)| read).map(|update| &***update);
+        let Some(sizes) = self.sizes(unistore, updates, foreign, &known_then) else { return };
+        let mut replaced = match is_foreign {
+            true => sizes.iter().map(|(key, size)| (key.to_vec(), *size)).collect(),
+            false => Vec::new(),
         };
+        feed.sizes_are_foreign.set(false);
         for (origin, after, read, upto) in streams {
             let entries = read.into_iter().flat_map(|update| self.placed(update, feed, &sizes));
-            let (entries, upto) = (entries.collect(), Position(upto.0));
+            let (mut entries, upto): (Vec<Placed>, _) = (entries.collect(), Position(upto.0));
+            entries.extend(replaced.drain(..).map(|(key, size)| {
+                let entry = Entry::Resized(Tokens::default(), size);
+                Placed { position: upto, key, entry }
+            }));
             news.push(Command::Stream { partition, origin, after, entries, upto });
         }
     }
 
-    /// Returns the sizes of the sets with a bound that updates change, with all updates that the
-    /// machine will have then; `None` if the replica lacks some of those.
+    /// Returns the sizes of more sets, and of those with a bound that updates change, with all
+    /// updates that the machine will have then; `None` if the replica does not have its data.
     fn sizes<'u>(
         &self,
         unistore: &Replica,
         updates: impl Iterator<Item = &'u Update>,
+        more: impl Iterator<Item = &'u [u8]>,
         known: &[Timestamp],
     ) -> Option<BTreeMap<&'u [u8], u64>> {
         let writes = updates.flat_map(|update| &update.writes).map(|write| write.key.as_bytes());
         let sets = writes.filter(|key| self.keys.measure(key) == Some(Measure::Size));
-        let sets: BTreeSet<&[u8]> = sets.collect();
+        let sets: BTreeSet<&[u8]> = sets.chain(more).collect();
         sets.into_iter().map(|key| Some((key, unistore.size_with(key, known)?))).collect()
     }
 
