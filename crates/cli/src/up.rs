@@ -238,10 +238,12 @@ fn print_settings(spec: &ClusterSpec) {
             space.prefix,
             space.level_name()
         );
-        if let Some(bound) = space.error {
-            output!("    counters with error bound {}", bound.tolerance());
-        } else if let Some(of_type) = space.of_type {
-            output!("    of type {of_type}");
+        match (space.of_type, space.error) {
+            (Some(of_type), Some(bound)) => {
+                output!("    of type {of_type} with error bound {}", bound.tolerance());
+            }
+            (Some(of_type), None) => output!("    of type {of_type}"),
+            (None, _) => {}
         }
         if let Some(level) = space.at_least {
             output!("    SOLERA.READ reads them at level {level} or a stronger one");
