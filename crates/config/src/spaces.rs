@@ -91,7 +91,7 @@ impl Space {
 
     /// Returns [`Space::at_least`] if a read at `level` would be weaker.
     pub fn stronger_least(&self, level: Level) -> Option<Level> {
-        self.at_least.filter(|least| *least != level && least.at_least(level))
+        self.at_least.filter(|least| least.is_stronger_than(level))
     }
 
     /// Returns the level's name in `solera.toml`.

@@ -97,6 +97,14 @@ mod tests {
             (vec![Op::IncrBy(2)], None),
         ] {
             assert_eq!(Measure::Size.of_effect(&effect(&ops)), span, "{ops:?}");
+            // A site takes tokens for an operation before it knows the effect.
+            for op in &ops {
+                let of_effect = Measure::Size.of_effect(&effect(std::slice::from_ref(op)));
+                let (Some(before), Some(after)) = (Measure::Size.of_op(op), of_effect) else {
+                    continue;
+                };
+                assert!(before.up >= after.up && before.down >= after.down, "{op:?}");
+            }
         }
         let counted = |op: &Op| Measure::Value.of_effect(&effect(std::slice::from_ref(op)));
         assert_eq!(counted(&Op::IncrBy(i64::MIN)), some(0, 1 << 63));

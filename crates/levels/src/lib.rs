@@ -56,6 +56,11 @@ impl Level {
         self == other || self.directly_below().iter().any(|next| next.at_least(other))
     }
 
+    /// Returns whether the level is strictly stronger than another one.
+    pub fn is_stronger_than(self, other: Level) -> bool {
+        self != other && self.at_least(other)
+    }
+
     /// Returns the strongest level that both are at least as strong as: the label of a value
     /// computed from both.
     pub fn join(self, other: Level) -> Level {

@@ -4,7 +4,7 @@ mod table;
 
 use std::fmt::{self, Write};
 
-use solera_reservations::{CHANGES, REFUSALS};
+use solera_reservations::{CHANGES, Counts, REFUSALS};
 use solera_session::{Attempts, INTERVAL_FAILURES, READ_LEVELS};
 use solera_unistore::StrongCounts;
 
@@ -99,29 +99,34 @@ fn render_sites(sites: &[SiteStatus]) -> String {
 fn render_labelled(text: &mut String, sites: &[SiteStatus]) {
     render_metric(text, sites, "solera_space_keys", |site| {
         let keys = site.space_keys.iter();
-        keys.map(|(space, keys)| (format!(",space=\"{}\"", label(space)), *keys))
+        labelled("space", keys.map(|(space, keys)| (label(space), *keys)))
     });
     render_metric(text, sites, "solera_led_partitions", |site| {
-        let leaders = site.leaders.iter();
-        leaders.map(|(leader, led)| (format!(",leader=\"{leader}\""), *led))
+        labelled("leader", site.leaders.iter().map(|(leader, led)| (leader, *led)))
     });
     render_metric(text, sites, "solera_strong_transactions_total", |site| {
         let StrongCounts { committed, aborted, unavailable, .. } = site.strong;
-        [("committed", committed), ("aborted", aborted), ("unavailable", unavailable)]
-            .map(|(outcome, count)| (format!(",outcome=\"{outcome}\""), count))
+        let counts = [("committed", committed), ("aborted", aborted), ("unavailable", unavailable)];
+        labelled("outcome", counts)
     });
     render_metric(text, sites, "solera_ignored_messages_total", |site| {
-        let ignored = site.ignored_messages.iter();
-        ignored.map(|(protocol, count)| (format!(",protocol=\"{protocol}\""), *count))
+        labelled("protocol", site.ignored_messages.iter().map(|(protocol, it)| (protocol, *it)))
     });
     render_metric(text, sites, "solera_commands_total", |site| {
-        let commands = site.commands.iter();
-        commands.map(|(command, count)| (format!(",command=\"{command}\""), *count))
+        labelled("command", site.commands.iter().map(|(command, count)| (command, *count)))
     });
     render_metric(text, sites, "solera_lag_seconds", |site| {
         let known = site.lag_ms.iter().filter_map(|(other, lag)| Some((other, (*lag)?)));
-        known.map(|(other, lag)| (format!(",behind=\"{other}\""), lag / 1000.0))
+        labelled("behind", known.map(|(other, lag)| (other, lag / 1000.0)))
     });
+}
+
+/// Returns values, each with the text of one more label. The text of a label is not escaped.
+fn labelled<L: fmt::Display, V>(
+    name: &'static str,
+    values: impl IntoIterator<Item = (L, V)>,
+) -> impl Iterator<Item = (String, V)> {
+    values.into_iter().map(move |(of, value)| (format!(",{name}=\"{of}\""), value))
 }
 
 /// Renders the metrics of reads at a chosen level and of intervals.
@@ -142,6 +147,12 @@ fn render_reads(text: &mut String, sites: &[SiteStatus]) {
 
 /// Renders the metrics of keys with bounds, if a space has one.
 fn render_bounds(text: &mut String, sites: &[SiteStatus]) {
+    type Value = (&'static str, fn(&Counts) -> u64);
+    const VALUES: [Value; 3] = [
+        ("solera_bound_updates_total", |it| it.updates),
+        ("solera_bound_waits_total", |it| it.waits),
+        ("solera_bound_ended_grants_total", |it| it.ended),
+    ];
     if sites.iter().all(|site| site.bounds.is_none()) {
         return;
     }
@@ -152,12 +163,9 @@ fn render_bounds(text: &mut String, sites: &[SiteStatus]) {
         labelled("reason", INTERVAL_FAILURES.into_iter().zip(site.reads.interval_failures))
     });
     let bounds = |site: &SiteStatus| site.bounds.unwrap_or_default();
-    render_metric(text, sites, "solera_bound_updates_total", |site| {
-        [(String::new(), bounds(site).updates)]
-    });
-    render_metric(text, sites, "solera_bound_waits_total", |site| {
-        [(String::new(), bounds(site).waits)]
-    });
+    for (name, value) in VALUES {
+        render_metric(text, sites, name, |site| [(String::new(), value(&bounds(site)))]);
+    }
     render_metric(text, sites, "solera_bound_wait_seconds_total", |site| {
         [(String::new(), bounds(site).waited.as_secs_f64())]
     });
@@ -166,9 +174,6 @@ fn render_bounds(text: &mut String, sites: &[SiteStatus]) {
     });
     render_metric(text, sites, "solera_bound_changes_total", |site| {
         labelled("change", CHANGES.into_iter().zip(bounds(site).changes))
-    });
-    render_metric(text, sites, "solera_bound_ended_grants_total", |site| {
-        [(String::new(), bounds(site).ended)]
     });
     render_metric(text, sites, "solera_bound_moved_rights_total", |site| {
         let bounds = bounds(site);
@@ -180,14 +185,6 @@ fn render_bounds(text: &mut String, sites: &[SiteStatus]) {
         let tokens = [("increments", held.increments), ("decrements", held.decrements)];
         labelled("kind", tokens.into_iter().chain([("rights", rights)]))
     });
-}
-
-/// Returns values with the text of one more label.
-fn labelled<V>(
-    name: &'static str,
-    values: impl IntoIterator<Item = (&'static str, V)>,
-) -> impl Iterator<Item = (String, V)> {
-    values.into_iter().map(move |(of, value)| (format!(",{name}=\"{of}\""), value))
 }
 
 /// Renders the metrics of `primary`, if a space needs it.
@@ -391,7 +388,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use solera_journal::Stats;
-    use solera_reservations::Counts;
 
     use super::*;
 

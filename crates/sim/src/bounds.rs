@@ -290,7 +290,7 @@ impl BoundsSessions {
 
     fn change(&mut self) -> Change {
         let key = self.key();
-        if key.as_bytes().starts_with(SIZES_PREFIX.as_bytes()) {
+        if is_set(&key) {
             return self.resize(key);
         }
         let amount = if is_hard(&key) {
@@ -612,10 +612,7 @@ impl BoundsSessions {
                     self.asked.insert(request, (site, key.clone()));
                 }
                 self.ask_interval(world, owner, interval, &key);
-                let op = match key.as_bytes().starts_with(SIZES_PREFIX.as_bytes()) {
-                    true => Op::SetLen,
-                    false => Op::Get,
-                };
+                let op = if is_set(&key) { Op::SetLen } else { Op::Get };
                 let (past, level) = (Vector::zero(self.sites), Level::Causal);
                 world.command(owner, value, Command::Execute { past, level, key, op });
             }
@@ -749,6 +746,11 @@ fn number_of(outcome: &Outcome) -> Option<i64> {
 /// Returns whether a counter must not become negative.
 fn is_hard(key: &Key) -> bool {
     key.as_bytes().starts_with(RIGHTS_PREFIX.as_bytes())
+}
+
+/// Returns whether a key is a set.
+fn is_set(key: &Key) -> bool {
+    key.as_bytes().starts_with(SIZES_PREFIX.as_bytes())
 }
 
 /// What a client learns of an attempt.

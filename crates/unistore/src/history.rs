@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use solera_data::Dot;
 use solera_machine::PartitionId;
 use solera_time::{Origin, SiteId, Timestamp};
 
@@ -58,12 +59,12 @@ impl Replica {
         // A restarted replica may know less of what is uniform than before, when these updates were
         // visible.
         let mut snapshot = uniform_vec.with(me, Timestamp::MAX);
-        for update in partition.pending(key) {
-            let mut known = (0..).map(SiteId).zip(known);
-            let dot = update.dot;
-            if known.any(|(site, upto)| dot.origin == site.into() && dot.ts <= *upto) {
-                snapshot.join(&update.commit_vec());
-            }
+        let is_known = |dot: Dot| match dot.origin {
+            Origin::Site(site) => known.get(site.index()).is_some_and(|upto| dot.ts <= *upto),
+            Origin::Strong => false,
+        };
+        for update in partition.pending(key).filter(|update| is_known(update.dot)) {
+            snapshot.join(&update.commit_vec());
         }
         partition.filled.then(|| partition.peek(key, &snapshot, |view| view.set_len() as u64))
     }

@@ -119,7 +119,7 @@ impl<L: LevelMarker + Send + Sync> Policy for Consistency<L> {
 
     fn check(&self, space: &Declared) -> Result<(), Error> {
         has_levels(space)?;
-        if let Some(least) = space.at_least.filter(|it| *it != L::LEVEL && it.at_least(L::LEVEL)) {
+        if let Some(least) = space.at_least.filter(|it| it.is_stronger_than(L::LEVEL)) {
             return Err(space.refuse(&format!(
                 "declares at_least = \"{least}\", and cannot be read at level {}",
                 L::LEVEL

@@ -20,13 +20,9 @@ impl Reader<'_> {
     ) -> Result<Space, ConfigError> {
         let Some(name) = &table.at_least else { return Ok(space) };
         let place = name.span().start;
-        if protocol != Baseline::UniStore {
-            let reason = format!(
-                "at_least goes with protocol 'unistore': with '{}', no read has another level than its space",
-                protocol.name()
-            );
-            return self.refuse(table, place, reason);
-        }
+        self.require_unistore(table, place, protocol, "at_least", |name| {
+            format!("with '{name}', no read has another level than its space")
+        })?;
         let offered = space.read_levels();
         let own = space.level_name();
         let Some(strongest) = offered.first() else {
@@ -42,7 +38,7 @@ impl Reader<'_> {
         let names: Vec<String> = offered.iter().map(|level| format!("'{level}'")).collect();
         let choice = format!("reads of a space of level '{own}' have {}", names.join(" or "));
         let reason = match named {
-            Some(level) if level != *strongest && level.at_least(*strongest) => {
+            Some(level) if level.is_stronger_than(*strongest) => {
                 format!("at_least = '{level}' is stronger than the space: {choice}")
             }
             _ => format!("at_least cannot be '{}': {choice}", name.get_ref()),

@@ -51,26 +51,27 @@ impl Reader<'_> {
         };
         if let Some(of_type) = of_type.filter(|it| it.is_bounded()) {
             let setting = format!("type '{of_type}'");
-            self.require_unistore(table, place, protocol, (&setting, "bounds"))?;
+            self.require_unistore(table, place, protocol, &setting, keeps_no("bounds"))?;
         }
         let error = self.error_bound(table, of_type, protocol)?;
         Ok(Space { of_type, error, ..space })
     }
 
-    /// Checks that the cluster runs the protocol that keeps bounds.
-    fn require_unistore(
+    /// Checks that the cluster runs UniStore, which a setting requires. `why_not` completes the
+    /// reason for another protocol from its name.
+    pub(super) fn require_unistore(
         &self,
         table: &SpaceTable,
         place: usize,
         protocol: Baseline,
-        (setting, kept): (&str, &str),
+        setting: &str,
+        why_not: impl FnOnce(&str) -> String,
     ) -> Result<(), ConfigError> {
         if protocol == Baseline::UniStore {
             return Ok(());
         }
-        let name = protocol.name();
-        let reason = format!("{setting} goes with protocol 'unistore': '{name}' keeps no {kept}");
-        self.refuse(table, place, reason)
+        let why_not = why_not(protocol.name());
+        self.refuse(table, place, format!("{setting} goes with protocol 'unistore': {why_not}"))
     }
 
     fn error_bound(
@@ -95,7 +96,7 @@ impl Reader<'_> {
                           bounds: add type = \"counter\" or type = \"set\"";
             return self.refuse(table, place, reason);
         }
-        self.require_unistore(table, place, protocol, ("error", "error bounds"))?;
+        self.require_unistore(table, place, protocol, "error", keeps_no("error bounds"))?;
         let parsed = ErrorBound::parse_tolerance(error.get_ref());
         let tolerance_ppm = parsed.or_else(|reason| self.refuse(table, place, reason))?;
         let lease = match &table.lease_ms {
@@ -113,6 +114,10 @@ impl Reader<'_> {
         };
         Ok(Some(ErrorBound { tolerance_ppm, lease }))
     }
+}
+
+fn keeps_no(kept: &str) -> impl FnOnce(&str) -> String {
+    move |name| format!("'{name}' keeps no {kept}")
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use solera_config::KeyBound;
 use solera_reservations::{Cannot, Holder};
 use solera_time::SiteId;
 
@@ -27,8 +26,6 @@ impl<W: Context> ClientSession<W> {
             Ok(Bound::Holders(_)) | Err(_) => counts.note_failure(None),
         });
         match answer? {
-            // Removals that have no effect use tokens, too.
-            Bound::Interval(least, greatest) if self.is_set(key) => Ok((least.max(0), greatest)),
             Bound::Interval(least, greatest) => Ok((least, greatest)),
             Bound::Cannot(reason) => Err(self.bound_error(key, reason)),
             Bound::Holders(_) => Err(self.unanswered()),
@@ -45,10 +42,6 @@ impl<W: Context> ClientSession<W> {
             Bound::Cannot(reason) => Err(self.bound_error(key, reason)),
             Bound::Interval(..) => Err(self.unanswered()),
         }
-    }
-
-    fn is_set(&self, key: &[u8]) -> bool {
-        matches!(self.worker.spec().spaces.bound_of(key), Some(KeyBound::Size(_)))
     }
 
     async fn ask_bound(&self, key: &[u8], what: What) -> Result<Bound, String> {

@@ -4,9 +4,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use solera_commands::CommandId;
-use solera_config::{Baseline, Runs};
+use solera_config::Baseline;
 use solera_data::{OpError, Outcome};
 use solera_ipa::Monitor;
 use solera_levels::Level;
@@ -116,7 +116,7 @@ impl<W: Context> ClientSession<W> {
             ));
         }
         let space = spec.spaces.space_of(&op.key);
-        if space.runs != Runs::UniStore {
+        if space.read_levels().is_empty() {
             let (key, name) = (String::from_utf8_lossy(&op.key), &space.name);
             let level = space.level_name();
             return Err(format!(
@@ -124,18 +124,17 @@ impl<W: Context> ClientSession<W> {
                  use the command itself"
             ));
         }
-        let (own, causal) = (space.level, (Level::Causal, Way::Local(Level::Causal)));
-        let eventual = (Level::Eventual, Way::Local(Level::Eventual));
-        let mut ways: Ways = match own {
-            _ if self.class_of(command, op).strong => {
-                smallvec![(own, Way::Certified), causal, eventual]
-            }
-            Level::Eventual => smallvec![eventual],
-            own => smallvec![(own, causal.1), eventual],
+        let is_strong = self.class_of(command, op).strong;
+        let way = |level: Level| match level {
+            own if is_strong && own == space.level => Way::Certified,
+            Level::Eventual => Way::Local(Level::Eventual),
+            _ => Way::Local(Level::Causal),
         };
-        if let Some(least) = space.at_least {
-            ways.retain(|(level, _)| level.at_least(least));
-        }
+        let levels = space.read_levels().iter().copied();
+        let permitted = levels.filter(|level| space.stronger_least(*level).is_none());
+        let mut ways: Ways = permitted.map(|level| (level, way(level))).collect();
+        // What answers at two levels has the stronger one.
+        ways.dedup_by_key(|(_, way)| *way);
         Ok(ways)
     }
 

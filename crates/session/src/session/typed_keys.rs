@@ -2,7 +2,7 @@
 
 use solera_commands::{COMMANDS, CommandId};
 use solera_config::SpaceType;
-use solera_data::{Op, is_stamp};
+use solera_data::{Measure, Op, is_stamp};
 
 use super::ClientSession;
 use super::queue::{Queue, Work};
@@ -11,14 +11,17 @@ use crate::plan::{self, KeyOp, Plan};
 
 /// Returns whether a key of a type may be used by an operation.
 pub(crate) fn permits(of_type: SpaceType, op: &Op) -> bool {
+    if !op.is_update() {
+        return true;
+    }
     match of_type {
         SpaceType::Counter | SpaceType::BoundedCounter | SpaceType::Pool => {
-            matches!(op, Op::IncrBy(_)) || !op.is_update()
+            Measure::Value.of_op(op).is_some()
         }
-        SpaceType::Set => matches!(op, Op::SetAdd(_) | Op::SetRemove(_)) || !op.is_update(),
+        SpaceType::Set => Measure::Size.of_op(op).is_some(),
         SpaceType::List => match op {
             Op::HashSet(fields) => fields.iter().all(|(field, _)| is_stamp(field)),
-            op => matches!(op, Op::HashDelete(_)) || !op.is_update(),
+            op => matches!(op, Op::HashDelete(_)),
         },
     }
 }

@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use solera_data::{BOUNDS, Key, Measure, Op, OpError, Outcome, Span, Value};
 use solera_levels::Level;
@@ -55,6 +56,16 @@ struct Feed {
     /// Whether the machine has got sizes of sets from another site. They may contain updates of
     /// that site that a removal undoes.
     sizes_are_foreign: Cell<bool>,
+}
+
+/// Part of a stream that the machine has not got.
+struct Unread<'u> {
+    origin: SiteId,
+    /// The updates follow this position.
+    after: Position,
+    updates: Vec<&'u Arc<Update>>,
+    /// Time up to which the stream is complete.
+    upto: Timestamp,
 }
 
 /// Returns a reserved key of a partition.
@@ -178,48 +189,29 @@ impl Bounds {
         partition: PartitionId,
         (feed, beat): (&Feed, bool),
     ) {
-        // A snapshot must be able to contain the gifts that have given rights. So a gift counts
-        // when it is visible.
-        let mut visible = unistore.status().view().uniform_vec;
-        visible[self.me] = Timestamp::MAX;
+        let unread = self.unread(unistore, partition, (feed, beat));
+        if unread.is_empty() {
+            return;
+        }
         let known = self.machine.known(partition).unwrap_or_default();
         let mut known_then: Vec<Timestamp> = known.iter().map(|known| Timestamp(known.0)).collect();
-        let mut streams = Vec::new();
-        for (origin, after) in (0..).map(SiteId).zip(known.iter().copied()) {
-            let from = Timestamp(after.0);
-            let history = unistore.history(partition, Origin::Site(origin), from);
-            let Some(history) = history.filter(|history| history.upto > from) else { continue };
-            let (mut upto, mut read) = (history.upto, Vec::new());
-            for update in history.updates {
-                let may_be_early = origin != self.me && gives(update, feed);
-                if may_be_early && !visible.covers(&update.commit_vec()) {
-                    upto = Timestamp(update.dot.ts.0 - 1);
-                    break;
-                }
-                read.push(update);
-            }
-            if !read.is_empty() || beat && upto > from {
-                known_then[origin.index()] = upto;
-                streams.push((origin, after, read, upto));
-            }
-        }
-        if streams.is_empty() {
-            return;
+        for stream in &unread {
+            known_then[stream.origin.index()] = stream.upto;
         }
         let is_foreign = feed.sizes_are_foreign.get();
         if is_foreign && !unistore.has_received(partition, &known_then) {
             return;
         }
         let foreign = is_foreign.then(|| self.machine.sets(partition)).into_iter().flatten();
-        let updates = streams.iter().flat_map(|(.., read, _)| read).map(|update| &***update);
+        let updates = unread.iter().flat_map(|stream| &stream.updates).map(|update| &***update);
         let Some(sizes) = self.sizes(unistore, updates, foreign, &known_then) else { return };
-        let mut replaced = match is_foreign {
-            true => sizes.iter().map(|(key, size)| (key.to_vec(), *size)).collect(),
-            false => Vec::new(),
-        };
-        feed.sizes_are_foreign.set(false);
-        for (origin, after, read, upto) in streams {
-            let entries = read.into_iter().flat_map(|update| self.placed(update, feed, &sizes));
+        let mut replaced: Vec<(Vec<u8>, u64)> = Vec::new();
+        if is_foreign {
+            replaced.extend(sizes.iter().map(|(key, size)| (key.to_vec(), *size)));
+            feed.sizes_are_foreign.set(false);
+        }
+        for Unread { origin, after, updates, upto } in unread {
+            let entries = updates.into_iter().flat_map(|update| self.placed(update, feed, &sizes));
             let (mut entries, upto): (Vec<Placed>, _) = (entries.collect(), Position(upto.0));
             entries.extend(replaced.drain(..).map(|(key, size)| {
                 let entry = Entry::Resized(Tokens::default(), size);
@@ -227,6 +219,39 @@ impl Bounds {
             }));
             news.push(Command::Stream { partition, origin, after, entries, upto });
         }
+    }
+
+    /// Returns what the streams of a partition have got.
+    fn unread<'u>(
+        &self,
+        unistore: &'u Replica,
+        partition: PartitionId,
+        (feed, beat): (&Feed, bool),
+    ) -> Vec<Unread<'u>> {
+        // A snapshot must be able to contain the gifts that have given rights. So a gift counts
+        // when it is visible.
+        let mut visible = unistore.status().view().uniform_vec;
+        visible[self.me] = Timestamp::MAX;
+        let mut unread = Vec::new();
+        let known = self.machine.known(partition).unwrap_or_default();
+        for (origin, after) in (0..).map(SiteId).zip(known.iter().copied()) {
+            let from = Timestamp(after.0);
+            let history = unistore.history(partition, Origin::Site(origin), from);
+            let Some(history) = history.filter(|history| history.upto > from) else { continue };
+            let (mut upto, mut updates) = (history.upto, Vec::new());
+            for update in history.updates {
+                let may_be_early = origin != self.me && gives(update, feed);
+                if may_be_early && !visible.covers(&update.commit_vec()) {
+                    upto = Timestamp(update.dot.ts.0 - 1);
+                    break;
+                }
+                updates.push(update);
+            }
+            if !updates.is_empty() || beat && upto > from {
+                unread.push(Unread { origin, after, updates, upto });
+            }
+        }
+        unread
     }
 
     /// Returns the sizes of more sets, and of those with a bound that updates change, with all
