@@ -249,7 +249,7 @@ pub struct ToPrimary {
     pub takes_accepted: bool,
 }
 
-/// A request about a counter with a bound.
+/// A request about a counter or set with a bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskBound {
     /// The counter.

@@ -254,7 +254,7 @@ impl Client {
             .ok_or_else(|| Error::Policy(format!("the value of '{key}' has level {level}")))
     }
 
-    /// Returns an interval that contains the value of a counter with a bound.
+    /// Returns an interval that contains the value of a counter or the size of a set with a bound.
     ///
     /// # Errors
     /// See [`Client::command`]; also errors of SOLERA.INTERVAL.

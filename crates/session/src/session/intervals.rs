@@ -32,7 +32,7 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// Returns the sites with tokens or rights of a counter with a bound.
+    /// Returns the sites with tokens or rights of a counter or set with a bound.
     ///
     /// # Errors
     /// The error reply.
