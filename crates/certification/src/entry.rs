@@ -66,6 +66,15 @@ impl<W> Entry<W> {
         self.ts.max(self.phase.decided())
     }
 
+    /// Returns whether the transaction has committed with a later time than `stored`, or may do so.
+    pub(crate) fn may_commit_after(&self, stored: Timestamp) -> bool {
+        match self.phase {
+            Phase::Undecided => self.vote == Vote::Commit,
+            Phase::Committed(ts) | Phase::Finished(Some(ts)) => ts > stored,
+            Phase::Finished(None) => false,
+        }
+    }
+
     /// Returns whether the transaction may still commit, with a timestamp of at least the proposed
     /// one. Later transactions must wait for it.
     pub(crate) fn holds_back(&self) -> bool {

@@ -1,6 +1,6 @@
 //! One worker's part of the certification service, as a state machine.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -185,6 +185,41 @@ impl<W: Clone + Send> Service<W> {
         let own = self.coordinator.outcome(tid).cloned();
         let known = own.or_else(|| self.members.values().find_map(of_member));
         known.or_else(|| self.outcomes.get(&tid).cloned())
+    }
+
+    /// Returns the transactions of a group that may have committed with a later time than `stored`,
+    /// as far as this worker's member has their votes, and that the caller is concerned with. A
+    /// transaction whose writes are not known here counts.
+    pub fn unsettled(
+        &self,
+        group: GroupId,
+        stored: Timestamp,
+        concerns: impl Fn(&GroupPayload<W>) -> bool,
+    ) -> BTreeSet<TransactionId> {
+        let Some(member) = self.members.get(&group) else { return BTreeSet::new() };
+        let entries = member.kept.state.entries.iter();
+        let unsettled = entries.filter(|(_, entry)| {
+            entry.may_commit_after(stored) && entry.payload.as_deref().is_none_or(&concerns)
+        });
+        unsettled.map(|(tid, _)| *tid).collect()
+    }
+
+    /// Returns whether a transaction cannot commit with a later time than `stored` any more; `None`
+    /// if this worker's member has forgotten it.
+    pub fn is_settled(
+        &self,
+        group: GroupId,
+        tid: TransactionId,
+        stored: Timestamp,
+    ) -> Option<bool> {
+        let member = self.members.get(&group)?;
+        match member.kept.state.entries.get(&tid) {
+            Some(entry) => Some(!entry.may_commit_after(stored)),
+            None => match self.outcome(tid)? {
+                Outcome::Committed(ts) => Some(ts <= stored),
+                Outcome::Aborted(_) => Some(true),
+            },
+        }
     }
 
     /// Reports that the host has stored a transaction of the group that a leader elsewhere

@@ -91,6 +91,9 @@ pub(crate) struct SimArgs {
     /// Have clients also read at weaker levels than that of a key's space, and cancel strong reads
     #[arg(long, conflicts_with = "outages")]
     weaker_reads: bool,
+    /// Add sessions that change counters, and read everything that any site has acknowledged
+    #[arg(long, conflicts_with = "outages")]
+    complete_reads: bool,
     /// Also run `reservations` on each worker, and check sessions that use counters with error
     /// bounds
     #[arg(long, conflicts_with = "outages")]
@@ -141,6 +144,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
     let scenario = if args.primary { scenario.with_primary() } else { scenario };
     let scenario = if args.occult { scenario.with_occult() } else { scenario };
     let scenario = if args.weaker_reads { scenario.with_weaker_reads() } else { scenario };
+    let scenario = if args.complete_reads { scenario.with_complete_reads() } else { scenario };
     let scenario = if args.bounds { scenario.with_bounds() } else { scenario };
     if args.trial { scenario.with_trial() } else { scenario }
 }
@@ -352,6 +356,9 @@ fn replay(args: &SimArgs, seed: u64) -> String {
     let trial = if args.trial { " --trial" } else { "" };
     let occult = if args.occult { " --occult" } else { "" };
     let weaker = if args.weaker_reads { " --weaker-reads" } else { "" };
+    let complete = if args.complete_reads { " --complete-reads" } else { "" };
     let bounds = if args.bounds { " --bounds" } else { "" };
-    format!("solera sim --seed {seed}{kind}{promises}{primary}{occult}{weaker}{bounds}{trial}")
+    format!(
+        "solera sim --seed {seed}{kind}{promises}{primary}{occult}{weaker}{complete}{bounds}{trial}"
+    )
 }

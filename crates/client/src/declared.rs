@@ -34,6 +34,16 @@ impl Declared {
         }
     }
 
+    /// Returns the strongest level at which its keys can be read; `None` if that is no level of the
+    /// lattice.
+    pub(crate) fn strongest_read(&self) -> Option<Level> {
+        match self.level {
+            // Sites can be asked for all updates of a key whose updates commute.
+            Some(Level::Causal) if self.of_type.is_some() => Some(Level::Linearizable),
+            level => level,
+        }
+    }
+
     /// Returns the error for a use that contradicts the declaration.
     pub(crate) fn refuse(&self, reason: &str) -> Error {
         Error::Policy(format!("space '{}' {reason}", self.name))

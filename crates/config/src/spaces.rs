@@ -73,9 +73,11 @@ impl Space {
         self.runs == Runs::UniStore && self.level == Level::Causal
     }
 
-    /// Returns the levels that reads of its keys may have, the strongest first: its own one and
-    /// weaker ones. Empty if the level of a read cannot be chosen. [`Space::at_least`] may exclude
-    /// some of them.
+    /// Returns the levels that reads of its keys may have, the strongest first. Empty if the level
+    /// of a read cannot be chosen. [`Space::at_least`] may exclude some of them.
+    ///
+    /// In a causal space with a type, a read that asks every site is linearizable, because updates
+    /// of such keys commute. The last of several plain writes depends on clocks.
     pub fn read_levels(&self) -> &'static [Level] {
         if self.runs != Runs::UniStore {
             return &[];
@@ -83,6 +85,9 @@ impl Space {
         match self.level {
             Level::Linearizable => &[Level::Linearizable, Level::Causal, Level::Eventual],
             Level::Por => &[Level::Por, Level::Causal, Level::Eventual],
+            Level::Causal if self.of_type.is_some() => {
+                &[Level::Linearizable, Level::Causal, Level::Eventual]
+            }
             Level::Causal => &[Level::Causal, Level::Eventual],
             Level::Eventual => &[Level::Eventual],
             Level::PcPsi | Level::Speculative | Level::Quorum | Level::LocalQuorum => &[],

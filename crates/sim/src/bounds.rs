@@ -449,11 +449,13 @@ impl BoundsSessions {
             }
             (_, Response::Failed(error)) => {
                 let (fate, what) = match error {
-                    CommandError::Guarded(refusal) if refusal.reason.starts_with(SOLD_OUT) => {
+                    CommandError::Guarded { refusal, .. }
+                        if refusal.reason.starts_with(SOLD_OUT) =>
+                    {
                         self.note_sold_out(world, index, &refusal.key);
                         (Fate::Never, "bounds: sold out")
                     }
-                    CommandError::Guarded(_) => (Fate::Never, "bounds: refused"),
+                    CommandError::Guarded { .. } => (Fate::Never, "bounds: refused"),
                     CommandError::PartitionSlow
                     | CommandError::NoSuchTransaction
                     | CommandError::NotHereYet => (Fate::Never, "bounds: not in time"),

@@ -417,7 +417,7 @@ impl GuardedSessions {
         let attempt = &self.attempts[self.sessions[index].attempt];
         let (fate, what) = match error {
             CommandError::Unconfirmed { .. } => (Fate::Committed, "guarded: unconfirmed"),
-            CommandError::Guarded(refusal) => {
+            CommandError::Guarded { refusal, .. } => {
                 let is_named = attempt.guarded.iter().any(|key| key.as_bytes() == refusal.key);
                 if !is_named || refusal.protocol != solera_trial::PROTOCOL.number {
                     self.judge.problem(format!("{attempt:?} was refused by {refusal:?}"));

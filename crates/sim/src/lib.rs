@@ -9,6 +9,7 @@
 mod bounds;
 mod by_worker;
 mod client;
+mod complete;
 mod faults;
 mod guarded;
 mod history;

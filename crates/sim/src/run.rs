@@ -16,6 +16,7 @@ use solera_unistore::{Cause, Command, Event, Response, TransactionId};
 
 use crate::bounds::BoundsSessions;
 use crate::client::Clients;
+use crate::complete::CompleteReaders;
 use crate::guarded::GuardedSessions;
 use crate::history::{Places, answer, entries, history, origin};
 use crate::last_round::LastRound;
@@ -78,6 +79,8 @@ pub enum Violation {
     Occult(String),
     /// The bounds of a counter were wrong.
     Bounds(String),
+    /// Complete reads and updates of a counter have no linearizable order.
+    CompleteRead(String),
     /// Durable data is missing after a restart.
     Lost(String),
     /// A site did not commit on a group in time, while other sites or parts of them were down.
@@ -101,6 +104,7 @@ impl fmt::Display for Violation {
             Violation::Primary(what) => write!(f, "primary: {what}"),
             Violation::Occult(what) => write!(f, "occult: {what}"),
             Violation::Bounds(what) => write!(f, "bounds: {what}"),
+            Violation::CompleteRead(what) => write!(f, "complete reads: {what}"),
             Violation::Trial(what) => write!(f, "trial: {what}"),
             Violation::Guarded(what) => write!(f, "guarded: {what}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
@@ -146,6 +150,7 @@ struct Run<'a> {
     trial: TrialSessions,
     guarded: GuardedSessions,
     bounds: BoundsSessions,
+    complete: CompleteReaders,
     places: Places,
     outcomes: Outcomes,
     ledger: Ledger,
@@ -165,6 +170,7 @@ impl<'a> Run<'a> {
         let trial = TrialSessions::new(scenario, &mut world);
         let guarded = GuardedSessions::new(scenario, &mut world);
         let bounds = BoundsSessions::new(scenario, &mut world);
+        let complete = CompleteReaders::new(scenario, &mut world);
         Run {
             scenario,
             clients,
@@ -174,6 +180,7 @@ impl<'a> Run<'a> {
             trial,
             guarded,
             bounds,
+            complete,
             world,
             places: Places::default(),
             outcomes: Outcomes::default(),
@@ -202,6 +209,7 @@ impl<'a> Run<'a> {
             || !self.trial.all_done()
             || !self.guarded.all_done()
             || !self.bounds.all_done()
+            || !self.complete.all_done()
             || self.world.unfinished().is_some())
             && self.world.now < end
         {
@@ -221,6 +229,7 @@ impl<'a> Run<'a> {
             .chain(self.trial.stuck())
             .chain(self.guarded.stuck())
             .chain(self.bounds.stuck())
+            .chain(self.complete.stuck())
         {
             self.violations.push(Violation::Stuck(client));
         }
@@ -383,6 +392,8 @@ impl<'a> Run<'a> {
         self.judge_guards();
         self.judge_occult();
         self.judge_bounds();
+        let of_complete = self.complete.judge(&mut self.world);
+        self.violations.extend(of_complete.into_iter().map(Violation::CompleteRead));
         let of_primary = self.primary.judge(&self.world);
         self.violations.extend(of_primary.into_iter().map(Violation::Primary));
         self.violations.extend(self.trial.judge().into_iter().map(Violation::Trial));
@@ -425,6 +436,7 @@ impl<'a> Run<'a> {
         for world_event in events {
             let world = &mut self.world;
             let world_event = self.bounds.observe(world, world_event);
+            let world_event = world_event.and_then(|it| self.complete.observe(world, it));
             let world_event = world_event.and_then(|it| self.guarded.observe(world, it));
             let Some(world_event) = world_event else { continue };
             match world_event {

@@ -76,6 +76,8 @@ pub struct Scenario {
     /// Whether clients also read at weaker levels than that of a key's space, and cancel strong
     /// reads.
     pub(crate) weaker_reads: bool,
+    /// Whether further sessions read everything that any site has acknowledged.
+    pub(crate) complete_reads: bool,
     /// The rule of `primary` that is taken out.
     pub(crate) primary_without: Without<solera_primary::Rule>,
 }
@@ -175,6 +177,7 @@ impl Scenario {
             primary: None,
             trial: false,
             weaker_reads: false,
+            complete_reads: false,
             primary_without: Without::default(),
         }
     }
@@ -395,6 +398,12 @@ impl Scenario {
     /// Has clients also read at weaker levels than that of a key's space, and cancel strong reads.
     pub fn with_weaker_reads(mut self) -> Self {
         self.weaker_reads = true;
+        self
+    }
+
+    /// Adds sessions that read everything that any site has acknowledged.
+    pub fn with_complete_reads(mut self) -> Self {
+        self.complete_reads = true;
         self
     }
 

@@ -453,6 +453,25 @@ fn without_of_bounds(rule: solera_reservations::Rule, scenario: impl Fn(u64) -> 
     trap(scenario, broken, |violation| matches!(violation, Violation::Bounds(_)));
 }
 
+/// Takes out a rule of complete reads.
+fn without_of_complete_reads(rule: Rule) {
+    let broken = |scenario: Scenario| scenario.without(Some(rule));
+    let expected = |violation: &Violation| matches!(violation, Violation::CompleteRead(_));
+    trap(|seed| Scenario::from_seed(seed).with_complete_reads(), broken, expected);
+}
+
+/// A read misses an update that another site has acknowledged.
+#[test]
+fn complete_reads_ask_every_site() {
+    without_of_complete_reads(Rule::AskEverySite);
+}
+
+/// A site does not know that a transaction has committed whose client has the answer.
+#[test]
+fn complete_reads_wait_for_decisions() {
+    without_of_complete_reads(Rule::DecideBeforeAnswer);
+}
+
 /// `docs/models/reservations` R2: an update that is promised may be decided.
 #[test]
 fn intervals_count_promises() {

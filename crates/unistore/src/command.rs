@@ -64,6 +64,17 @@ pub enum Command {
         /// Kind of the operation, which determines its conflicts.
         kind: Kind,
     },
+    /// A read that contains every update of the key, in any causal or strong transaction, that was
+    /// acknowledged before the read began. It asks every site, and fails if one does not answer.
+    /// Its client may cancel it.
+    ReadComplete {
+        /// The client's causal past.
+        past: Vector,
+        /// The key, in a causal space.
+        key: Key,
+        /// The operation; not an update.
+        op: Op,
+    },
     /// START_TX: opens an interactive transaction (Alg. 1 l. 1).
     Begin {
         /// The client's causal past.
@@ -244,6 +255,16 @@ pub enum CommandError {
         /// had no effect.
         tid: Option<TransactionId>,
     },
+    /// A site does not answer a complete read.
+    SiteSilent {
+        /// The site.
+        site: SiteId,
+    },
+    /// The key of a complete read changes too often.
+    Changing {
+        /// The key.
+        key: Key,
+    },
     /// This cluster runs a protocol without strong transactions.
     NoStrong,
     /// A strong transaction that the client has seen did not arrive at this site in time.
@@ -259,7 +280,13 @@ pub enum CommandError {
     /// had no effect.
     StrongTooLarge(StrongLimit),
     /// A guard has refused. The transaction was aborted and had no effect.
-    Guarded(Box<Refusal>),
+    Guarded {
+        /// The refusal.
+        refusal: Box<Refusal>,
+        /// Past with which the guard may promise the same transaction: its snapshot lacked what the
+        /// guard relies on. `None` if a later snapshot does not help.
+        later: Option<Box<Vector>>,
+    },
     /// The transaction has a guard whose protocol guards nothing at this site. It was aborted and
     /// had no effect.
     NoGuard {
@@ -381,7 +408,18 @@ impl fmt::Display for CommandError {
             CommandError::StrongTooLarge(limit) => {
                 write!(f, "a strong transaction has at most {limit}; nothing was changed")
             }
-            CommandError::Guarded(refusal) => write!(
+            CommandError::SiteSilent { site } => {
+                write!(
+                    f,
+                    "site {} does not answer, and the read needs the answers of all sites",
+                    site.0
+                )
+            }
+            CommandError::Changing { key } => {
+                let key = String::from_utf8_lossy(key.as_bytes());
+                write!(f, "'{key}' changes too often for a read that contains all changes")
+            }
+            CommandError::Guarded { refusal, .. } => write!(
                 f,
                 "the guard of '{}' refuses: {}; nothing was changed",
                 String::from_utf8_lossy(&refusal.key),

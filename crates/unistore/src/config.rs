@@ -150,6 +150,11 @@ pub enum Rule {
     /// A restarted participant sends guards again the outcomes of transactions that they had
     /// promised.
     ResendGuardOutcomes,
+    /// A complete read asks every site.
+    AskEverySite,
+    /// A site answers a complete read when the transactions are decided that change the key and
+    /// whose clients may have their answers.
+    DecideBeforeAnswer,
     /// A rule of certification.
     Certification(Certification),
 }

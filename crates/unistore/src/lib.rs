@@ -17,6 +17,7 @@
 //! | `replica::demand` | requests to idle workers for progress that a client waits for |
 //! | `replica::strong`, `strong::delivery` | COMMIT_STRONG; DELIVER_UPDATES (Alg. 3) |
 //! | `replica::barriers` | UNIFORM_BARRIER and ATTACH |
+//! | `replica::complete` | reads that ask every site |
 //! | `replica::members`, `joining`, `hearing` | the list of sites; filling partitions at a site that joins; recording the times that siblings have sent |
 //! | `replica::checkpoint`, `scan`, `status` | parts of a checkpoint; reading all keys in one snapshot; reports |
 //! | `worker` | state that the parts of a replica share: partitions, clock, vectors of the site, outputs |

@@ -302,6 +302,31 @@ pub enum Message {
     /// A guard refuses the transaction, and may consent to another attempt with a later snapshot.
     /// Replaces PREPARE_ACK.
     GuardLater(Box<GuardLater>),
+
+    /// A complete read asks the owner of the key at each site for changes of the key; also within a
+    /// site.
+    AskChanges {
+        /// Request of the reader.
+        request: RequestId,
+        /// Number of the round of questions.
+        round: u64,
+        /// The key.
+        key: Key,
+        /// Snapshot of the read.
+        since: Vector,
+    },
+    /// Answers [`Message::AskChanges`].
+    Changes {
+        /// Request of the reader.
+        request: RequestId,
+        /// Number of the round of questions.
+        round: u64,
+        /// Past that contains the changes since the snapshot, for another attempt; `None` if the
+        /// key has not changed.
+        later: Option<Vector>,
+        /// The sender's list of members.
+        members: Members,
+    },
 }
 
 /// Fields of [`Message::GuardLater`].
@@ -361,6 +386,8 @@ impl Message {
             Message::PrepareGuarded(..) => "PrepareGuarded",
             Message::GuardRefused { .. } => "GuardRefused",
             Message::GuardLater(_) => "GuardLater",
+            Message::AskChanges { .. } => "AskChanges",
+            Message::Changes { .. } => "Changes",
         }
     }
 }

@@ -18,4 +18,8 @@ solera_machine::rare_paths! {
     RECOVERS_PREPARED = "a worker starts with prepared transactions";
     /// A participant sends guards the outcomes of transactions again.
     RESENDS_OUTCOMES = "a worker sends guards an outcome again";
+    /// A site answers a complete read only after a transaction is decided.
+    ANSWER_WAITS = "a site answers a complete read later";
+    /// A complete read begins again, because the sites have different lists of sites.
+    LISTS_DIFFER = "a complete read finds different lists of sites";
 }

@@ -2,6 +2,7 @@
 
 mod barriers;
 pub(crate) mod checkpoint;
+mod complete;
 mod coordinator;
 mod demand;
 mod hearing;
@@ -25,6 +26,7 @@ use solera_time::{HybridClock, Lane, Monotonic, Physical, Timestamp, Vector};
 
 use self::barriers::Barriers;
 use self::checkpoint::Checkpoint;
+use self::complete::CompleteReads;
 use self::coordinator::Coordinator;
 use self::demand::Demand;
 use self::joining::Joining;
@@ -57,6 +59,7 @@ pub struct Replica {
     pub(crate) coordinator: Coordinator,
     pub(crate) participant: Participant,
     pub(crate) barriers: Barriers,
+    pub(crate) complete: CompleteReads,
     pub(crate) strong: Strong,
     pub(crate) demand: Demand,
     pub(crate) donor: Donor,
@@ -112,6 +115,7 @@ impl Replica {
             coordinator: Coordinator::new(config.address.worker, config.first_transaction),
             participant: Participant::new(sites),
             barriers: Barriers::default(),
+            complete: CompleteReads::new(config.first_transaction),
             strong: Strong::new(&config),
             demand: Demand::new(sites),
             donor: Donor::default(),
@@ -254,6 +258,9 @@ impl Replica {
             Command::ReadStrong { past, key, op, kind } => {
                 self.execute_strong(now, request, past, key, op, kind, true);
             }
+            Command::ReadComplete { past, key, op } => {
+                self.read_complete(now, request, past, key, op);
+            }
             Command::Begin { past, strong } => {
                 let tx = self.begin(now, &past, strong);
                 self.worker.reply(request, Response::Begun(tx));
@@ -275,6 +282,7 @@ impl Replica {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per message")]
     fn on_message(&mut self, now: Now, from: Address, message: Message) {
         if self.comes_early(&message) {
             self.early.push((from, message));
@@ -344,6 +352,12 @@ impl Replica {
                 self.on_guard_refused(now, from, tx, refusal);
             }
             Message::GuardLater(later) => self.on_guard_later(now, from, *later),
+            Message::AskChanges { request, round, key, since } => {
+                self.on_ask_changes(now, from, (request, round), key, since);
+            }
+            Message::Changes { request, round, later, members } => {
+                self.on_changes(now, from.site, (request, round), later.as_ref(), &members);
+            }
         }
     }
 
@@ -428,14 +442,17 @@ impl Replica {
         self.propagate(now);
         self.collect();
         self.check_barriers(now);
+        self.check_complete_reads(now);
         self.drain_loopback(now);
     }
 
     /// Returns the time until the next regular tick.
     fn tick_interval(&mut self, now: Now) -> Duration {
         let timing = &self.worker.config.timing;
-        let waiting =
-            !self.barriers.is_empty() || !self.participant.is_idle() || !self.worker.is_filled();
+        let waiting = !self.barriers.is_empty()
+            || !self.complete.is_empty()
+            || !self.participant.is_idle()
+            || !self.worker.is_filled();
         let unserved = self.was_asked(now, ACTIVE_FOR)
             && self.demand.exceeds(&self.worker.dissemination.view.uniform_vec);
         if self.worker.is_active(now) || unserved || waiting {
@@ -530,6 +547,7 @@ impl Machine for Replica {
             Input::Cancel { request } => {
                 self.cancel_strong(request);
                 self.participant.cancel(request);
+                self.complete.cancel(request);
                 self.cancel_guarded(now, request);
             }
             Input::Answered { ask, answer } => self.on_guard_answer(now, ask, answer),

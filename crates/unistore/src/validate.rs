@@ -101,6 +101,10 @@ impl Message {
             Message::GuardLater(later) => {
                 within_site && is_bounded(&later.refusal) && validator.vector(&later.past)
             }
+            Message::AskChanges { key, since, .. } => {
+                validator.owned(key.as_bytes()) && validator.vector(since)
+            }
+            Message::Changes { later, .. } => later.is_none_or(|later| validator.vector(&later)),
         }
     }
 }

@@ -128,7 +128,7 @@ fn judge(name: &str, variants: (u8, usize), decode: impl Fn(&[u8]) -> Option<Sam
 
 #[test]
 fn messages_keep_their_encoding() {
-    judge("messages-2", (27, 45), message);
+    judge("messages-2", (29, 47), message);
 }
 
 #[test]
@@ -144,5 +144,5 @@ fn parts_keep_their_encoding() {
 /// Encodings outside the supported versions are rejected, and so is the variant after the last.
 #[test]
 fn the_variant_after_the_last_is_rejected() {
-    assert!(message(&draw(0, 27)).is_none() && record(&draw(0, 15)).is_none());
+    assert!(message(&draw(0, 29)).is_none() && record(&draw(0, 15)).is_none());
 }

@@ -125,7 +125,7 @@ impl<L: LevelMarker + Send + Sync> Policy for Consistency<L> {
                 L::LEVEL
             )));
         }
-        match space.level {
+        match space.strongest_read() {
             Some(level) if !level.at_least(L::LEVEL) => {
                 Err(space.refuse(&format!("has level {level}, not {}", L::LEVEL)))
             }

@@ -77,6 +77,8 @@ mod tests {
             let described = format!("v = \"v:\" {own} (reads at least {least})");
             assert_eq!(space.to_string(), described, "nodes agree on it");
         }
+        let typed = parse("level = 'causal'\ntype = 'list'\nat_least = 'linearizable'").unwrap();
+        assert_eq!(typed.spaces.space_of(b"v:1").at_least, Some(Level::Linearizable));
         let plain = parse("level = 'causal'").unwrap().spaces.space_of(b"v:1").clone();
         assert_eq!(plain.at_least, None);
         let typed = "level = 'causal'\ntype = 'counter'\nerror = '5%'\nat_least = 'causal'";

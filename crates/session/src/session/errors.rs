@@ -25,7 +25,7 @@ impl<W: Context> ClientSession<W> {
             | CommandError::NoGuard { .. }
             | CommandError::StrongGuarded
             | CommandError::OnlyCounted { .. } => format!("ERR {error}"),
-            CommandError::Guarded(refusal)
+            CommandError::Guarded { refusal, .. }
                 if refusal.protocol == solera_reservations::PROTOCOL.number =>
             {
                 let (key, reason) = (String::from_utf8_lossy(&refusal.key), &refusal.reason);
@@ -36,7 +36,7 @@ impl<W: Context> ClientSession<W> {
                     ),
                 }
             }
-            CommandError::Guarded(_) => format!("GUARDED {error}"),
+            CommandError::Guarded { .. } => format!("GUARDED {error}"),
             CommandError::TooLarge | CommandError::TooManyGuards => format!("TOOLARGE {error}"),
             CommandError::StrongTooLarge(limit) => {
                 let setting = match limit {
@@ -52,7 +52,13 @@ impl<W: Context> ClientSession<W> {
                 self.worker.node_name(*worker)
             ),
             CommandError::TooFewSites { .. } => format!("TOOFEW {error}"),
-            CommandError::Aborted { .. } => format!("ABORTED {error}"),
+            CommandError::Aborted { .. } | CommandError::Changing { .. } => {
+                format!("ABORTED {error}")
+            }
+            CommandError::SiteSilent { site } => format!(
+                "UNAVAILABLE site {} does not answer, and the read needs the answers of all sites",
+                self.worker.site_name(*site)
+            ),
             CommandError::Unavailable { .. } | CommandError::NotHereYet => {
                 format!("UNAVAILABLE {error}")
             }

@@ -16,6 +16,9 @@ use super::transaction::NotCommitted;
 use crate::context::Context;
 use crate::plan::Plan;
 
+/// Most attempts of a causal transaction after the first one.
+const MOST_RETRIES: u8 = 4;
+
 /// Result of one attempt to run a queue.
 enum Executed {
     Done,
@@ -95,18 +98,35 @@ impl<W: Context> ClientSession<W> {
             }
             return self.exec_strong(&queue).await;
         }
-        let transaction = match self.begin_transaction(false).await {
-            Ok(transaction) => transaction,
-            Err(error) => return self.fail(error),
-        };
-        self.mode.execute(Current::UniStore(transaction));
-        let replies = match self.run_queued(&queue).await {
-            Ok(replies) => replies,
-            Err(error) => return self.fail(error),
-        };
-        match self.commit(transaction, queue.writes).await {
-            Ok(()) => self.out.bytes.extend_from_slice(&replies),
+        match self.exec_causal(&queue).await {
+            Ok(replies) => self.out.bytes.extend_from_slice(&replies),
             Err(error) => self.fail(error),
+        }
+    }
+
+    /// Runs a queue as one causal transaction and returns the replies of its commands. If tokens or
+    /// rights arrive while it commits that its snapshot does not contain, it runs again with a
+    /// later snapshot.
+    ///
+    /// # Errors
+    /// The error reply.
+    async fn exec_causal(&mut self, queue: &Queue<W>) -> Result<Vec<u8>, String> {
+        let mut past = self.pasts.causal;
+        let mut retries = 0;
+        loop {
+            let transaction = self.begin_transaction_after(past, false).await?;
+            self.mode.execute(Current::UniStore(transaction));
+            let replies = self.run_queued(queue).await?;
+            match self.try_commit(transaction, queue.writes).await {
+                Ok(()) => return Ok(replies),
+                Err(NotCommitted::Failed(CommandError::Guarded { later: Some(later), .. }))
+                    if retries < MOST_RETRIES =>
+                {
+                    past.join(&later);
+                    retries += 1;
+                }
+                Err(error) => return Err(self.commit_error(error)),
+            }
         }
     }
 

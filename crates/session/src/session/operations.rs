@@ -4,6 +4,7 @@ use smallvec::{SmallVec, smallvec};
 use solera_data::{OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::Machine;
+use solera_time::Vector;
 use solera_unistore::{Command, CommandError, Input, Kind, Response, TxId};
 
 use super::ClientSession;
@@ -121,7 +122,19 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply.
     pub(crate) async fn begin_transaction(&self, strong: bool) -> Result<Transaction, String> {
-        match self.worker.call(Command::Begin { past: self.pasts.causal, strong }).await {
+        self.begin_transaction_after(self.pasts.causal, strong).await
+    }
+
+    /// Begins a transaction that sees a past, which contains the session's causal past.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn begin_transaction_after(
+        &self,
+        past: Vector,
+        strong: bool,
+    ) -> Result<Transaction, String> {
+        match self.worker.call(Command::Begin { past, strong }).await {
             Some(Response::Begun(id)) => Ok(Transaction { id, strong }),
             _ => Err(self.unanswered()),
         }

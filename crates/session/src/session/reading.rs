@@ -34,6 +34,8 @@ pub(crate) type Read = (Result<Outcome, OpError>, Level);
 enum Way {
     /// As a strong transaction.
     Certified,
+    /// As a causal transaction that contains what any site has acknowledged.
+    Complete,
     /// As a transaction of this level, at this site: causal or eventual.
     Local(Level),
 }
@@ -41,7 +43,14 @@ enum Way {
 /// The ways in which a key can be read, each with the level of the result, the strongest first.
 type Ways = SmallVec<[(Level, Way); 3]>;
 
-/// Monitors of the session's certified reads, by operation and level.
+impl Way {
+    /// Returns whether the read needs answers of other sites.
+    fn is_remote(self) -> bool {
+        matches!(self, Way::Certified | Way::Complete)
+    }
+}
+
+/// Monitors of the session's remote reads, by operation and level.
 #[derive(Debug, Default)]
 pub(crate) struct Monitors(Vec<(CommandId, Level, Box<Monitor>)>);
 
@@ -71,7 +80,7 @@ impl<W: Context> ClientSession<W> {
         let read = match wanted {
             Wanted::At(level) => self.read_at(command, op, &ways, level).await,
             // The space permits no weaker level, so that the answer may be late.
-            Wanted::Within(_) if ways.iter().all(|(_, way)| *way == Way::Certified) => {
+            Wanted::Within(_) if ways.iter().all(|(_, way)| way.is_remote()) => {
                 self.read_at(command, op, &ways, ways[0].0).await
             }
             Wanted::Within(bound) => self.read_within(command, op, &ways, bound).await,
@@ -102,6 +111,7 @@ impl<W: Context> ClientSession<W> {
         };
         let result = match way {
             Way::Certified => self.execute_strong(command, op).await?,
+            Way::Complete => self.read_complete(op).await?,
             Way::Local(local) => self.execute_causal(op, *local).await?,
         };
         Ok((result, *level))
@@ -127,6 +137,7 @@ impl<W: Context> ClientSession<W> {
         let is_strong = self.class_of(command, op).strong;
         let way = |level: Level| match level {
             own if is_strong && own == space.level => Way::Certified,
+            stronger if stronger.is_stronger_than(space.level) => Way::Complete,
             Level::Eventual => Way::Local(Level::Eventual),
             _ => Way::Local(Level::Causal),
         };
@@ -138,15 +149,33 @@ impl<W: Context> ClientSession<W> {
         Ok(ways)
     }
 
+    /// Reads a key of a causal space with everything that any site has acknowledged.
+    async fn read_complete(&mut self, op: &KeyOp<'_>) -> Result<Result<Outcome, OpError>, String> {
+        self.worker.reach(&op.key).map_err(|error| error.to_string())?;
+        let (past, key, op) = (self.pasts.causal, (&*op.key).into(), op.op.clone());
+        let response = self.worker.call(Command::ReadComplete { past, key, op }).await;
+        self.executed(response)
+    }
+
+    /// Returns the command for a remote read that may be cancelled.
+    fn remote_read(&self, command: CommandId, op: &KeyOp<'_>, way: Way) -> Command {
+        let kind = self.class_of(command, op).as_kind();
+        let (past, key, op) = (self.pasts.causal, (&*op.key).into(), op.op.clone());
+        match way {
+            Way::Complete => Command::ReadComplete { past, key, op },
+            Way::Certified | Way::Local(_) => Command::ReadStrong { past, key, op, kind },
+        }
+    }
+
     fn too_strong(&self, op: &KeyOp<'_>, level: Level) -> String {
         let space = self.worker.spec().spaces.space_of(&op.key);
         let (key, name, own) = (String::from_utf8_lossy(&op.key), &space.name, space.level);
         format!("ERR '{key}' cannot be read at level {level}: its space '{name}' is {own}")
     }
 
-    /// Attempts a certified read if it is likely to arrive in time, beside a local one. Returns the
-    /// stronger result of those that arrive within the bound, or else the first one. A certified
-    /// read that is late is cancelled.
+    /// Attempts a remote read if it is likely to arrive in time, beside a local one. Returns the
+    /// stronger result of those that arrive within the bound, or else the first one. A remote read
+    /// that is late is cancelled.
     async fn read_within(
         &mut self,
         command: CommandId,
@@ -156,16 +185,12 @@ impl<W: Context> ClientSession<W> {
     ) -> Result<Read, String> {
         self.worker.reach(&op.key).map_err(|error| error.to_string())?;
         let began = Instant::now();
-        let (strongest, certified) = (ways[0].0, ways[0].1 == Way::Certified);
-        let locals = if certified { &ways[1..] } else { ways };
+        let (strongest, way) = ways[0];
+        let locals = if way.is_remote() { &ways[1..] } else { ways };
         let now = self.monitored_time();
-        let attempts = certified && self.monitors.of(command, strongest, now).attempts(now, bound);
-        let strong = attempts.then(|| Command::ReadStrong {
-            past: self.pasts.causal,
-            key: (&*op.key).into(),
-            op: op.op.clone(),
-            kind: self.class_of(command, op).as_kind(),
-        });
+        let attempts =
+            way.is_remote() && self.monitors.of(command, strongest, now).attempts(now, bound);
+        let strong = attempts.then(|| self.remote_read(command, op, way));
         let worker = Rc::clone(&self.worker);
         let mut strong = pin!(async move {
             match strong {

@@ -16,8 +16,9 @@ pub(crate) struct Barriers {
     waiting: Vec<Waiting>,
 }
 
+/// A wait for `uniformVec`.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     request: RequestId,
     kind: Kind,
     pasts: Pasts,
@@ -34,6 +35,14 @@ enum Kind {
 impl Barriers {
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+}
+
+impl Waiting {
+    /// Waits as ATTACH does, without limit.
+    pub(super) fn attach(request: RequestId, past: Vector, since: Monotonic) -> Waiting {
+        let (kind, pasts, until) = (Kind::Attach, Pasts::causal(past), None);
+        Waiting { request, kind, pasts, since, until }
     }
 }
 
@@ -106,7 +115,7 @@ impl Replica {
         }
     }
 
-    fn outcome_of(&self, now: Now, waiting: &Waiting) -> Option<Response> {
+    pub(super) fn outcome_of(&self, now: Now, waiting: &Waiting) -> Option<Response> {
         if waiting.kind == Kind::Attach && !self.worker.config.keeps(Rule::AttachWaits) {
             return Some(Response::Attached);
         }

@@ -139,8 +139,9 @@ impl Replica {
         generation: u32,
         message: &Message,
     ) -> bool {
-        if let Message::StableVec { members, .. } | Message::KnownVecGlobal { members, .. } =
-            message
+        if let Message::StableVec { members, .. }
+        | Message::KnownVecGlobal { members, .. }
+        | Message::Changes { members, .. } = message
         {
             self.learn_members(now, members);
         }
@@ -149,7 +150,10 @@ impl Replica {
             && match members.status(from.site) {
                 SiteStatus::Member => true,
                 SiteStatus::Joining => {
-                    matches!(message, Message::Fetch(_) | Message::StableVec { .. })
+                    // The site may have joined and execute transactions before this worker learns
+                    // of it.
+                    let answers = matches!(message, Message::Changes { .. });
+                    answers || matches!(message, Message::Fetch(_) | Message::StableVec { .. })
                 }
                 SiteStatus::Leaving | SiteStatus::Gone => false,
             }

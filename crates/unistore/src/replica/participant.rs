@@ -2,7 +2,7 @@
 
 mod guarding;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -125,6 +125,18 @@ impl Participant {
     /// coordinator for the decision.
     pub(crate) fn restore(&mut self, tx: TxId, prepared: Prepared) {
         self.prepared.insert(tx, Waiting { prepared, asked: None });
+    }
+
+    /// Returns the prepared transactions that change a key.
+    pub(crate) fn preparing(&self, key: &Key) -> BTreeSet<TxId> {
+        let changes =
+            |waiting: &Waiting| waiting.prepared.writes.iter().any(|write| write.key == *key);
+        let found = self.prepared.iter().filter(|(_, waiting)| changes(waiting));
+        found.map(|(tx, _)| *tx).collect()
+    }
+
+    pub(crate) fn is_prepared(&self, tx: TxId) -> bool {
+        self.prepared.contains_key(&tx)
     }
 
     /// Returns the smallest prepare time.

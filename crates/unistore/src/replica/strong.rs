@@ -343,6 +343,9 @@ impl Replica {
     /// Handles a response of a key's owner: completes the single operation that waits for it, or
     /// passes the response to the client.
     pub(crate) fn on_execute_reply(&mut self, now: Now, request: RequestId, response: Response) {
+        if self.complete.is_reading(request) {
+            return self.complete_read_executed(now, request, response);
+        }
         match self.strong.singles.get(&request).map(|(tx, _)| *tx) {
             Some(tx) => self.operated_strong(now, request, tx, response),
             None => {

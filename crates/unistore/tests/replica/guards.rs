@@ -321,7 +321,10 @@ fn a_refusal_aborts_and_is_reported_to_the_client_and_to_the_other_guards() {
     site.deliver();
     // The number is that of the protocol that refuses, whatever number the guard's answer has.
     let refusal = Refusal { key: there.to_vec(), protocol: BANK, reason: "no units left".into() };
-    assert_eq!(*site.failure(commit), CommandError::Guarded(Box::new(refusal)));
+    assert_eq!(
+        *site.failure(commit),
+        CommandError::Guarded { refusal: Box::new(refusal), later: None }
+    );
     assert_eq!(
         site.failure(commit).to_string(),
         format!("the guard of '{there}' refuses: no units left; nothing was changed")
@@ -470,7 +473,9 @@ fn a_participant_without_the_guard_refuses_with_the_reason() {
     site.restart(SECOND);
     let add = site.single(FIRST, &there, guard(&there, BANK));
     site.deliver();
-    let CommandError::Guarded(refusal) = site.failure(add) else { panic!("{:?}", site.replies) };
+    let CommandError::Guarded { refusal, .. } = site.failure(add) else {
+        panic!("{:?}", site.replies)
+    };
     assert_eq!(refusal.reason, "protocol 40 guards no keys at its worker");
     assert_eq!(site.replicas[&SECOND].status().unknown_guards(), 1);
     assert_eq!(site.guarded_at(SECOND), 0);
@@ -643,7 +648,7 @@ fn a_guard_that_cannot_get_what_it_needs_refuses_before_the_prepare() {
     assert_eq!(site.next_end(), (DESK, id, false));
     site.promise(late, desk);
     site.deliver();
-    assert!(matches!(site.failure(add), CommandError::Guarded(_)));
+    assert!(matches!(site.failure(add), CommandError::Guarded { .. }));
     assert_eq!((site.guarded_at(SECOND), site.counter(&there)), (0, None));
 }
 
@@ -701,10 +706,13 @@ fn a_transaction_whose_guard_needs_later_snapshots_fails_at_last() {
     site.add(FIRST, tx, &key);
     let commit = site.commit(FIRST, tx);
     let (at, ask, ..) = site.next_reserve();
-    need_later(&mut site, at, ask, &key);
+    let past = need_later(&mut site, at, ask, &key);
     for request in [single, commit] {
-        let CommandError::Guarded(refusal) = site.failure(request) else { panic!("not guarded") };
+        let CommandError::Guarded { refusal, later } = site.failure(request) else {
+            panic!("not guarded")
+        };
         assert!(refusal.reason.contains("run it again"), "{refusal:?}");
+        assert_eq!(later.as_deref(), Some(&past), "what runs it again begins with this past");
     }
     assert_eq!(site.counter(&key), None);
 }
@@ -863,7 +871,9 @@ fn a_participant_refuses_unguarded_changes_of_guarded_keys() {
     site.add(FIRST, tx, &here);
     site.add(FIRST, tx, &there);
     let commit = site.commit(FIRST, tx);
-    let CommandError::Guarded(refusal) = site.failure(commit) else { panic!("{:?}", site.replies) };
+    let CommandError::Guarded { refusal, .. } = site.failure(commit) else {
+        panic!("{:?}", site.replies)
+    };
     assert_eq!(refusal.key, there.to_vec());
     let (past, level, op) = (Vector::zero(1), Level::Causal, Op::IncrBy(1));
     let add = site.ask(FIRST, Command::Execute { past, level, key: there.clone(), op });

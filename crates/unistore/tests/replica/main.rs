@@ -3,6 +3,7 @@
 //! They are one program, because each program would compile the generic code again.
 
 mod ahead;
+mod complete;
 mod demand;
 mod growing;
 mod guards;

@@ -13,23 +13,23 @@ use solera_unistore::{
     Replica, Response, Rule, StrongLimit, StrongLimits, TxId,
 };
 
-const PARTITIONS: u16 = 2;
+pub(crate) const PARTITIONS: u16 = 2;
 
 /// Replicas, and messages that wait on their links until the test delivers them.
-struct Stage {
-    replicas: BTreeMap<Address, Replica>,
-    links: BTreeMap<(Address, Address), VecDeque<Message>>,
-    replies: BTreeMap<RequestId, Response>,
+pub(crate) struct Stage {
+    pub(crate) replicas: BTreeMap<Address, Replica>,
+    pub(crate) links: BTreeMap<(Address, Address), VecDeque<Message>>,
+    pub(crate) replies: BTreeMap<RequestId, Response>,
     now_ms: u64,
     requests: u64,
 }
 
-fn at(site: u8, worker: u8) -> Address {
+pub(crate) fn at(site: u8, worker: u8) -> Address {
     Address { site: SiteId(site), worker }
 }
 
 impl Stage {
-    fn new(workers: &[u8], without: Option<Rule>) -> Self {
+    pub(crate) fn new(workers: &[u8], without: Option<Rule>) -> Self {
         Stage::with(workers, |config| config.without = without.into())
     }
 
@@ -54,14 +54,14 @@ impl Stage {
         self.replicas.keys().map(|address| address.site.index() + 1).max().unwrap_or(0)
     }
 
-    fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         Now {
             monotonic: Monotonic(self.now_ms * 1_000_000),
             physical: Physical(1_800_000_000_000_000 + self.now_ms * 1000),
         }
     }
 
-    fn drain(&mut self, address: Address) {
+    pub(crate) fn drain(&mut self, address: Address) {
         let replica = self.replicas.get_mut(&address).unwrap();
         while let Some(output) = replica.poll_output() {
             match output {
@@ -76,7 +76,7 @@ impl Stage {
         }
     }
 
-    fn ask(&mut self, address: Address, command: Command) -> RequestId {
+    pub(crate) fn ask(&mut self, address: Address, command: Command) -> RequestId {
         self.requests += 1;
         let request = RequestId(self.requests);
         let now = self.now();
@@ -86,13 +86,19 @@ impl Stage {
         request
     }
 
-    fn execute(&mut self, address: Address, past: Vector, key: &str, op: Op) -> RequestId {
+    pub(crate) fn execute(
+        &mut self,
+        address: Address,
+        past: Vector,
+        key: &str,
+        op: Op,
+    ) -> RequestId {
         let (key, level) = (Key::from(key), Level::Causal);
         self.ask(address, Command::Execute { past, level, key, op })
     }
 
     /// Delivers the messages on the links for which `open` is true, until none is left.
-    fn deliver(&mut self, open: impl Fn(Address, Address) -> bool) {
+    pub(crate) fn deliver(&mut self, open: impl Fn(Address, Address) -> bool) {
         loop {
             let ready = self.links.iter().find(|((from, to), messages)| {
                 !messages.is_empty() && self.replicas.contains_key(to) && open(*from, *to)
@@ -110,7 +116,7 @@ impl Stage {
 
     /// Lets `ms` milliseconds pass, with ticks, delivering messages on the links for which `open`
     /// is true.
-    fn pass(&mut self, ms: u64, open: impl Fn(Address, Address) -> bool) {
+    pub(crate) fn pass(&mut self, ms: u64, open: impl Fn(Address, Address) -> bool) {
         for _ in 0..ms / 10 {
             self.now_ms += 10;
             let addresses: Vec<_> = self.replicas.keys().copied().collect();
@@ -144,11 +150,11 @@ impl Stage {
         self.deliver(open);
     }
 
-    fn reply(&self, request: RequestId) -> &Response {
+    pub(crate) fn reply(&self, request: RequestId) -> &Response {
         self.replies.get(&request).expect("the reply has come")
     }
 
-    fn outcome(&self, request: RequestId) -> Outcome {
+    pub(crate) fn outcome(&self, request: RequestId) -> Outcome {
         match self.reply(request) {
             Response::Executed { outcome, .. } | Response::Operated(outcome) => {
                 outcome.clone().unwrap()
@@ -168,7 +174,7 @@ impl Stage {
         self.pasts(request).causal
     }
 
-    fn begin(&mut self, address: Address, past: Vector) -> TxId {
+    pub(crate) fn begin(&mut self, address: Address, past: Vector) -> TxId {
         let request = self.ask(address, Command::Begin { past, strong: false });
         match self.reply(request) {
             Response::Begun(tx) => *tx,
@@ -181,7 +187,7 @@ impl Stage {
     }
 }
 
-fn always(_: Address, _: Address) -> bool {
+pub(crate) fn always(_: Address, _: Address) -> bool {
     true
 }
 
@@ -194,7 +200,7 @@ fn bulk(value: &str) -> Outcome {
 }
 
 /// Returns a key whose partition this worker owns at a site with two workers.
-fn key_of(worker: u16) -> String {
+pub(crate) fn key_of(worker: u16) -> String {
     let mut keys = (0..).map(|i| format!("key{i}"));
     keys.find(|key| PartitionId::of(key.as_bytes(), PARTITIONS).0 % 2 == worker).unwrap()
 }

@@ -280,14 +280,15 @@ impl Replica {
         let transaction = self.drop_transaction(tx);
         if let Some(preparing) = transaction.and_then(|transaction| transaction.preparing) {
             self.decide(now, tx, None, preparing.participants);
-            if let Some(later) = later
+            if let Some(later) = &later
                 && let Some(single) = self.retried(tx)
             {
                 let Single { request, mut wanted, retries, .. } = single;
-                wanted.past.join(&later);
+                wanted.past.join(later);
                 return self.attempt_guarded(now, request, wanted, retries + 1);
             }
-            let error = CommandError::Guarded(Box::new(refusal));
+            let (refusal, later) = (Box::new(refusal), later.map(Box::new));
+            let error = CommandError::Guarded { refusal, later };
             self.answer_commit(preparing.request, tx, Response::Failed(error));
         }
     }

@@ -1,0 +1,421 @@
+//! Sessions that change counters of causal spaces and perform complete reads, and a check that the
+//! reads and all updates have one linearizable order, by [`solera_checker::interval`].
+//!
+//! The counters are changed by single commands, causal transactions and strong transactions, at all
+//! sites. Nothing else changes them.
+
+use std::collections::BTreeMap;
+
+use solera_checker::interval::{self, History, Read, Update};
+use solera_data::{Key, Op, Outcome};
+use solera_levels::Level;
+use solera_machine::{Address, RequestId};
+use solera_time::Vector;
+use solera_unistore::{Command, CommandError, Kind, Response, TxId};
+
+use crate::queue::MS;
+use crate::random::Random;
+use crate::scenario::Scenario;
+use crate::world::{SiteState, World, WorldEvent};
+
+/// Wake-ups of these sessions, beyond those of other clients.
+const WAKES: usize = 1 << 46;
+/// Requests of these sessions.
+const REQUESTS: u64 = 15 << 58;
+const SESSIONS: usize = 4;
+/// Number of steps of each session.
+const STEPS: usize = 40;
+const KEYS: u64 = 3;
+/// Percentage of the reads that are cancelled, unless they are answered before.
+const CANCELLED: usize = 10;
+/// Largest number of states that the check of a history may need before it falls back to bounds.
+const STATES: usize = 400;
+
+#[derive(Clone, Debug)]
+enum Doing {
+    Nothing,
+    Read {
+        key: Key,
+        begin: u64,
+    },
+    Single,
+    Begin,
+    /// Number of operations that were requested.
+    Operate(usize),
+    Commit,
+    Done,
+}
+
+#[derive(Debug)]
+struct Session {
+    doing: Doing,
+    worker: Address,
+    request: RequestId,
+    tx: Option<TxId>,
+    /// Index of its present attempt.
+    attempt: usize,
+    left: usize,
+}
+
+/// What a client knows of an attempt to change counters.
+#[derive(Debug)]
+struct Attempt {
+    changes: Vec<(Key, i64)>,
+    strong: bool,
+    /// When it may first take effect; `None` if it was not submitted.
+    begin: Option<u64>,
+    end: Option<u64>,
+    never: bool,
+    site: usize,
+    generation: u32,
+}
+
+/// A read that was answered, and the site that answered it.
+#[derive(Debug)]
+struct Answered {
+    read: Read,
+    site: usize,
+    generation: u32,
+}
+
+/// The sessions, and what they observed.
+#[derive(Debug)]
+pub(crate) struct CompleteReaders {
+    workers: Vec<Address>,
+    sites: usize,
+    has_strong: bool,
+    random: Random,
+    requests: u64,
+    sessions: Vec<Session>,
+    attempts: Vec<Attempt>,
+    reads: BTreeMap<Key, Vec<Answered>>,
+    problems: Vec<String>,
+}
+
+impl CompleteReaders {
+    pub(crate) fn new(scenario: &Scenario, world: &mut World) -> CompleteReaders {
+        let mut random = Random::new(scenario.seed.wrapping_mul(86_028_221).wrapping_add(31));
+        let workers: Vec<Address> = scenario.topology.all_workers().collect();
+        let count = if scenario.complete_reads { SESSIONS } else { 0 };
+        let sessions = (0..count).map(|index| {
+            world.wake(WAKES + index, random.within(0, 100 * MS));
+            let (worker, request, tx) = (workers[0], RequestId(0), None);
+            Session { doing: Doing::Nothing, worker, request, tx, attempt: 0, left: STEPS }
+        });
+        CompleteReaders {
+            sessions: sessions.collect(),
+            sites: scenario.topology.sites(),
+            has_strong: scenario.strong_share > 0,
+            workers,
+            random,
+            requests: REQUESTS,
+            attempts: Vec::new(),
+            reads: BTreeMap::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Returns whether every session has finished.
+    pub(crate) fn all_done(&self) -> bool {
+        self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
+    }
+
+    /// Returns the sessions that are not finished.
+    pub(crate) fn stuck(&self) -> Vec<String> {
+        let waiting = self.sessions.iter().filter(|session| !matches!(session.doing, Doing::Done));
+        waiting.map(|session| format!("complete reads: {session:?}")).collect()
+    }
+
+    /// Handles an event. Returns it if it is not for these sessions only.
+    pub(crate) fn observe(&mut self, world: &mut World, event: WorldEvent) -> Option<WorldEvent> {
+        let is_own = |request: &RequestId| (REQUESTS..REQUESTS + (1 << 57)).contains(&request.0);
+        match event {
+            WorldEvent::Wake(index) if (WAKES..WAKES + SESSIONS).contains(&index) => {
+                self.wake(world, index - WAKES);
+            }
+            WorldEvent::Refused(from, request) if is_own(&request) => {
+                self.end_waiting(world, from, request, Fate::Never);
+            }
+            WorldEvent::Unanswered(from, request) if is_own(&request) => {
+                self.end_waiting(world, from, request, Fate::Unknown);
+            }
+            WorldEvent::Reply(from, request, response) if is_own(&request) => {
+                self.reply(world, (from, request), response);
+            }
+            other => {
+                match &other {
+                    WorldEvent::SiteDown(site) => {
+                        self.give_up(world, |it| it.site.index() == *site);
+                    }
+                    WorldEvent::WorkerDown(worker) => self.give_up(world, |it| it == *worker),
+                    _ => {}
+                }
+                return Some(other);
+            }
+        }
+        None
+    }
+
+    fn wake(&mut self, world: &mut World, index: usize) {
+        let session = &mut self.sessions[index];
+        match session.doing {
+            // The client cancels its read.
+            Doing::Read { .. } => {
+                world.cancel(session.worker, session.request);
+                world.tally.count("complete reads: cancelled");
+                return self.rest(world, index);
+            }
+            Doing::Nothing => {}
+            _ => return,
+        }
+        if session.left == 0 {
+            session.doing = Doing::Done;
+            return;
+        }
+        session.left -= 1;
+        let up = world.up(&self.workers);
+        if up.is_empty() {
+            return self.rest(world, index);
+        }
+        self.sessions[index].worker = up[self.random.below(up.len())];
+        match self.random.below(100) {
+            0..45 => self.read(world, index),
+            45..75 => {
+                let changes = vec![self.change()];
+                self.attempt(world, index, changes, None);
+            }
+            kind => {
+                let changes = vec![self.change(), self.change()];
+                self.attempt(world, index, changes, Some(self.has_strong && kind >= 85));
+            }
+        }
+    }
+
+    fn key(&mut self) -> Key {
+        Key::from(format!("c{}", self.random.within(0, KEYS)).as_str())
+    }
+
+    fn change(&mut self) -> (Key, i64) {
+        let amount = self.random.within(1, 100) as i64;
+        (self.key(), if self.random.below(3) == 0 { -amount } else { amount })
+    }
+
+    fn read(&mut self, world: &mut World, index: usize) {
+        let (key, begin) = (self.key(), world.now);
+        let doing = Doing::Read { key: key.clone(), begin };
+        let past = Vector::zero(self.sites);
+        self.ask(world, index, doing, Command::ReadComplete { past, key, op: Op::Get });
+        if self.random.below(100) < CANCELLED {
+            world.wake(WAKES + index, self.random.within(0, 200 * MS));
+        }
+    }
+
+    /// Submits a single command, or begins a transaction; `strong`: of which kind.
+    fn attempt(
+        &mut self,
+        world: &mut World,
+        index: usize,
+        changes: Vec<(Key, i64)>,
+        strong: Option<bool>,
+    ) {
+        self.sessions[index].attempt = self.attempts.len();
+        let site = self.sessions[index].worker.site.index();
+        let past = Vector::zero(self.sites);
+        let (doing, command) = match strong {
+            Some(strong) => (Doing::Begin, Command::Begin { past, strong }),
+            None => {
+                let (key, op) = (changes[0].0.clone(), Op::IncrBy(changes[0].1));
+                (Doing::Single, Command::Execute { past, level: Level::Causal, key, op })
+            }
+        };
+        self.attempts.push(Attempt {
+            changes,
+            strong: strong == Some(true),
+            begin: strong.is_none().then_some(world.now),
+            end: None,
+            never: false,
+            site,
+            generation: world.generation(site),
+        });
+        self.ask(world, index, doing, command);
+    }
+
+    fn ask(&mut self, world: &mut World, index: usize, doing: Doing, command: Command) {
+        let request = RequestId(self.requests);
+        self.requests += 1;
+        let session = &mut self.sessions[index];
+        (session.doing, session.request) = (doing, request);
+        world.command(session.worker, request, command);
+    }
+
+    fn rest(&mut self, world: &mut World, index: usize) {
+        let session = &mut self.sessions[index];
+        (session.doing, session.tx) = (Doing::Nothing, None);
+        world.wake(WAKES + index, self.random.within(MS, 60 * MS));
+    }
+
+    fn waiting(&self, from: Address, request: RequestId) -> Option<usize> {
+        self.sessions.iter().position(|session| {
+            session.request == request
+                && session.worker == from
+                && !matches!(session.doing, Doing::Nothing | Doing::Done)
+        })
+    }
+
+    fn end_waiting(&mut self, world: &mut World, from: Address, request: RequestId, fate: Fate) {
+        if let Some(index) = self.waiting(from, request) {
+            self.end(world, index, fate);
+        }
+    }
+
+    fn reply(
+        &mut self,
+        world: &mut World,
+        (from, request): (Address, RequestId),
+        response: Response,
+    ) {
+        let Some(index) = self.waiting(from, request) else { return };
+        match (self.sessions[index].doing.clone(), response) {
+            (Doing::Read { key, begin }, Response::Executed { outcome, .. }) => {
+                self.note_read(world, from, key, begin, outcome.ok());
+                self.rest(world, index);
+            }
+            (Doing::Read { .. }, Response::Failed(error)) => {
+                world.tally.count(match error {
+                    CommandError::SiteSilent { .. } => "complete reads: a site is silent",
+                    CommandError::Changing { .. } => "complete reads: the key changes",
+                    _ => "complete reads: other errors",
+                });
+                self.rest(world, index);
+            }
+            (Doing::Begin, Response::Begun(tx)) => {
+                self.sessions[index].tx = Some(tx);
+                self.go_on(world, index, tx, 0);
+            }
+            (Doing::Operate(done), Response::Operated(Ok(_))) => {
+                if let Some(tx) = self.sessions[index].tx {
+                    self.go_on(world, index, tx, done);
+                }
+            }
+            (Doing::Single, Response::Executed { outcome: Ok(_), .. })
+            | (Doing::Commit, Response::Committed { .. }) => {
+                self.end(world, index, Fate::Committed);
+            }
+            (doing, Response::Failed(error)) => {
+                // Only a commit can leave the outcome unknown.
+                let known = match error {
+                    CommandError::Unavailable { tid } => tid.is_none(),
+                    CommandError::Unconfirmed { .. } => false,
+                    _ => true,
+                };
+                let never = known || !matches!(doing, Doing::Commit | Doing::Single);
+                self.end(world, index, if never { Fate::Never } else { Fate::Unknown });
+            }
+            (doing, response) => {
+                self.problems.push(format!("{doing:?} was answered {response:?}"));
+                self.end(world, index, Fate::Unknown);
+            }
+        }
+    }
+
+    fn note_read(
+        &mut self,
+        world: &mut World,
+        from: Address,
+        key: Key,
+        begin: u64,
+        outcome: Option<Outcome>,
+    ) {
+        let value = match outcome {
+            Some(Outcome::Nil) => Some(0),
+            Some(Outcome::Bulk(value)) => value.to_string().parse().ok(),
+            _ => None,
+        };
+        let Some(value) = value else {
+            return self.problems.push(format!("a read of {key} has no number"));
+        };
+        world.tally.count("complete reads: answered");
+        let read = Read { least: value, greatest: value, begin, end: world.now };
+        let site = from.site.index();
+        let answered = Answered { read, site, generation: world.generation(site) };
+        self.reads.entry(key).or_default().push(answered);
+    }
+
+    /// Sends the next operation of a transaction, or its commit.
+    fn go_on(&mut self, world: &mut World, index: usize, tx: TxId, done: usize) {
+        let attempt = &mut self.attempts[self.sessions[index].attempt];
+        if let Some((key, amount)) = attempt.changes.get(done) {
+            let (level, op, kind) = (Level::Causal, Op::IncrBy(*amount), Kind::UPDATE);
+            let command = Command::Operate { tx, level, key: key.clone(), op, kind };
+            return self.ask(world, index, Doing::Operate(done + 1), command);
+        }
+        attempt.begin = Some(world.now);
+        self.ask(world, index, Doing::Commit, Command::Commit { tx, claim: None });
+    }
+
+    fn end(&mut self, world: &mut World, index: usize, fate: Fate) {
+        if !matches!(self.sessions[index].doing, Doing::Read { .. }) {
+            let attempt = &mut self.attempts[self.sessions[index].attempt];
+            match fate {
+                Fate::Committed => attempt.end = Some(world.now),
+                Fate::Never => attempt.never = true,
+                Fate::Unknown => {}
+            }
+        }
+        self.rest(world, index);
+    }
+
+    /// Gives up waiting for workers that will not reply.
+    fn give_up(&mut self, world: &mut World, is_down: impl Fn(Address) -> bool) {
+        for index in 0..self.sessions.len() {
+            let session = &self.sessions[index];
+            let waits = !matches!(session.doing, Doing::Nothing | Doing::Done);
+            if is_down(session.worker) && waits {
+                self.rest(world, index);
+            }
+        }
+    }
+
+    /// Returns the problems found.
+    pub(crate) fn judge(&mut self, world: &mut World) -> Vec<String> {
+        for key in 0..KEYS {
+            let key = Key::from(format!("c{key}").as_str());
+            match interval::check(&self.history(world, &key), STATES) {
+                Ok(true) => world.tally.count("complete reads: histories decided"),
+                Ok(false) => world.tally.count("complete reads: histories compared with bounds"),
+                Err(violation) => self.problems.push(format!("{key}: {violation:?}")),
+            }
+        }
+        std::mem::take(&mut self.problems)
+    }
+
+    fn history(&self, world: &World, key: &Key) -> History {
+        let is_lost = |site: usize, generation: u32| {
+            generation < world.generation(site) || world.state(site) == SiteState::Destroyed
+        };
+        let mut updates = Vec::new();
+        for attempt in self.attempts.iter().filter(|it| !it.never) {
+            let Some(begin) = attempt.begin else { continue };
+            let of_key = attempt.changes.iter().filter(|(of, _)| of == key);
+            let amount: i128 = of_key.map(|(_, amount)| i128::from(*amount)).sum();
+            if amount == 0 {
+                continue;
+            }
+            // The removal of a site may lose a causal update that no other site has shown.
+            let lost = !attempt.strong && is_lost(attempt.site, attempt.generation);
+            let end = attempt.end.filter(|_| !lost);
+            updates.push(Update { amount, begin, end });
+        }
+        // A removed site may have shown its own updates, which are lost.
+        let reads = self.reads.get(key).into_iter().flatten();
+        let reads = reads.filter(|it| !is_lost(it.site, it.generation)).map(|it| it.read);
+        History { start: 0, updates, reads: reads.collect(), floor: None }
+    }
+}
+
+/// What a client learns of an attempt.
+enum Fate {
+    Committed,
+    Never,
+    Unknown,
+}
