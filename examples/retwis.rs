@@ -522,6 +522,9 @@ where
 // ------------------------------------------------------------------------------------------------
 // The program
 
+/// Prefixes of the spaces.
+const SPACES: [&str; 6] = ["strong:", "tweet:", "people:", "timeline:", "retweets:", "counted:"];
+
 /// Settings of a run.
 pub(crate) struct Settings {
     pub(crate) users: usize,
@@ -591,5 +594,5 @@ async fn main() -> ExitCode {
     let (users, fans) = (users as usize, fans as usize);
     let settings = Settings { users, fans, until: common.until() };
     let run = async |way, clients| run(way, &settings, clients).await;
-    common.compare([&KINDS, &COUNTS], "examples/retwis.toml", run).await
+    common.compare([&KINDS, &COUNTS], &SPACES, run).await
 }

@@ -72,38 +72,42 @@ impl Common {
     pub(crate) async fn compare(
         &self,
         columns: [&[&str]; 2],
-        config: &str,
+        spaces: &[&str],
         run: impl AsyncFn(Way, Vec<Client>) -> Result<Report, Error>,
     ) -> ExitCode {
         let mut reports = Vec::new();
         for way in &self.ways {
-            let error = match self.connect().await {
-                Ok(clients) => match run(*way, clients).await {
-                    Ok(report) => {
-                        println!("{way}");
-                        report.pages.iter().for_each(|page| println!("  {page}"));
-                        reports.push(report);
-                        continue;
-                    }
-                    // The space of a key has another level or type.
-                    Err(error @ Error::Policy(_)) => {
-                        format!("{error}; the cluster needs the spaces of {config}")
-                    }
-                    Err(error) => error.to_string(),
-                },
-                Err(error) => format!("{error}; --help shows how to start a cluster"),
+            let done = match self.connect(spaces).await {
+                Ok(clients) => run(*way, clients).await.map_err(|error| error.to_string()),
+                Err(error) => Err(format!("{error}; --help shows how to start a cluster")),
             };
-            eprintln!("error: {way}: {error}");
-            return ExitCode::FAILURE;
+            match done {
+                Ok(report) => {
+                    println!("{way}");
+                    report.pages.iter().for_each(|page| println!("  {page}"));
+                    reports.push(report);
+                }
+                Err(error) => {
+                    eprintln!("error: {way}: {error}");
+                    return ExitCode::FAILURE;
+                }
+            }
         }
         conclude(&reports, columns)
     }
 
-    async fn connect(&self) -> Result<Vec<Client>, String> {
+    /// Opens the sessions, and checks that the cluster has spaces with some prefixes.
+    async fn connect(&self, spaces: &[&str]) -> Result<Vec<Client>, String> {
         let sites = self.sites.iter().cycle().take(self.visitors as usize + 1);
         try_join_all(sites.map(async |site| {
-            let client = Client::connect_to(site).await;
-            client.map_err(|error| format!("cannot use the site at {site}: {error}"))
+            let wrong = |error| format!("cannot use the site at {site}: {error}");
+            let mut client = Client::connect_to(site).await.map_err(wrong)?;
+            for space in spaces {
+                if client.declared(space).await.map_err(wrong)?.prefix != *space {
+                    return Err(format!("the cluster has no space with the prefix '{space}'"));
+                }
+            }
+            Ok(client)
         }))
         .await
     }
