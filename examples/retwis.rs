@@ -64,6 +64,11 @@ where
         if self.strong { format!("strong:{space}:{name}") } else { format!("{space}:{name}") }
     }
 
+    /// Adds a user.
+    async fn new_user(&mut self, user: &str, name: &str) -> Result<(), Error> {
+        self.client.set(&self.key("user", user), name).await
+    }
+
     /// Returns the newest tweets of those whom a user follows, each with its number of retweets.
     async fn timeline(&mut self, user: &str) -> Result<Timeline, Error> {
         let timeline = self.key("timeline", user);
@@ -94,11 +99,12 @@ where
     /// Posts a tweet and appends it to the timelines of all followers, in one transaction. Returns
     /// how far the list of followers could be trusted.
     async fn tweet(&mut self, user: &str, tweet: &str, text: &str) -> Result<Trust, Error> {
+        let name = self.client.get(&self.key("user", user)).await?.unwrap_or_default();
         let followers = self.key("people", &format!("{user}:followers"));
         let (text_key, timelines) = (self.key("tweet", tweet), self.key("timeline", ""));
         let (client, policy) = (&mut self.client, self.policy);
         let post = async |tx: &mut Client, followers: &BTreeSet<String>| {
-            tx.set(&text_key, text).await?;
+            tx.set(&text_key, format!("{name}: {text}")).await?;
             for follower in followers {
                 let timeline = List::open(tx, format!("{timelines}{follower}"), policy).await?;
                 timeline.push(tx, tweet).await?;
@@ -348,8 +354,8 @@ where
 
     async fn tweet(&mut self, author: usize) -> Result<(), Error> {
         let tweet = format!("{}-{}-{}", self.world.run, self.number, self.posted.len());
-        let text = format!("user {author}: {}", TEXTS[self.random.index(TEXTS.len())]);
-        let followers = self.service.tweet(&self.world.user(author), &tweet, &text).await?;
+        let text = TEXTS[self.random.index(TEXTS.len())];
+        let followers = self.service.tweet(&self.world.user(author), &tweet, text).await?;
         self.tally.saw(followers);
         self.posted.push((author, tweet));
         Ok(())
@@ -381,6 +387,7 @@ where
     async fn prepare(&mut self) -> Result<(), Error> {
         let world = self.world;
         for user in world.share(self.number) {
+            self.service.new_user(&world.user(user), &format!("user {user}")).await?;
             let followers = world.followers[user].iter().map(|number| world.user(*number));
             let (followers, user) = (followers.collect::<Vec<_>>(), world.user(user));
             // Strong transactions of visitors conflict if a user follows several others.
@@ -440,7 +447,7 @@ where
             }
             _ => {
                 let new = format!("{}-new{:x}", self.world.run, self.random.draw());
-                self.service.follow(&[user], &new).await?;
+                self.service.new_user(&new, "a new user").await?;
             }
         }
         Ok(kind)
@@ -523,7 +530,8 @@ where
 // The program
 
 /// Prefixes of the spaces.
-const SPACES: [&str; 6] = ["strong:", "tweet:", "people:", "timeline:", "retweets:", "counted:"];
+const SPACES: [&str; 7] =
+    ["strong:", "user:", "tweet:", "people:", "timeline:", "retweets:", "counted:"];
 
 /// Settings of a run.
 pub(crate) struct Settings {

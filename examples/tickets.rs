@@ -129,7 +129,8 @@ impl Tickets for Counted {
             Ok(Taken::Units(format!("{event}-{number}")))
         });
         match sale.await {
-            // Too many others buy at this moment, or too few sites answer. Nothing was changed.
+            // Too many others buy at this moment, or too few sites answer. Nothing was changed. For
+            // a sale whose outcome is unknown, the error names the transaction.
             Err(error @ (Error::Aborted { .. } | Error::Unavailable { transaction: None, .. })) => {
                 Ok(Taken::CannotTell { reason: error.to_string() })
             }
@@ -192,7 +193,7 @@ impl Tickets for Bounded {
                 }
                 Ok(taken)
             });
-            // The transaction takes its ticket and its token when it commits.
+            // The transaction takes its ticket, and a token for the counter, when it commits.
             match sale.await {
                 Err(Error::Server { code, message }) if code == "SOLDOUT" => {
                     return Ok(Taken::SoldOut { reason: message });
@@ -254,7 +255,7 @@ impl<T: Wording> Show for Rushed<T> {
             Rushed::Causal(value) => value.show(),
             // No space of the service offers other levels. The page trusts them least.
             rest => {
-                let text = format!("perhaps {}", rest.weaken().endorse().earlier());
+                let text = format!("perhaps {}", rest.weaken().endorse().current());
                 Shown { text, trust: Trust::Weak }
             }
         }

@@ -73,7 +73,7 @@ fn pages_show_how_far_a_number_can_be_trusted() {
     assert_eq!(text(Rushed::from(Consistent::new(0_i64)).show()), "sold out");
     assert_eq!(text(Rushed::from(Causal::new(7_i64)).show()), "about 7 left");
     let eventual: Inconsistent<i64> = At::new(7);
-    assert_eq!(text(Rushed::from(eventual).show()), "perhaps about 7 left");
+    assert_eq!(text(Rushed::from(eventual).show()), "perhaps 7 left");
     let interval = |min, max| text(Interval::new(min, max).unwrap().show());
     assert_eq!(interval(95, 100), "95 to 100 left");
     assert_eq!(interval(8, 12), "8 to 12 left: perhaps nearly sold out");
