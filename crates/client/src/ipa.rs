@@ -36,6 +36,9 @@
 //! # }
 //! ```
 //!
+//! The programs `tickets` and `retwis` in the repository's folder `examples` are whole services
+//! with these types.
+//!
 //! What a space declares in `solera.toml` applies to all programs. Opening a value fails if its
 //! space has another type or tolerance, or does not offer the level. The types send the commands
 //! that any Redis client can send.

@@ -290,7 +290,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera-spaces",
             "solera-tls",
         ],
-        &["solera-embedded", "solera-language"],
+        &["solera-embedded", "solera-language", "solera-random"],
     ),
     rule(
         "solera-modules",
