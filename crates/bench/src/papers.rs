@@ -3,7 +3,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `calibrate` | the table of costs of virtual clusters |
-//! | `ipa` | IPA §5, Figures 5 to 9 |
+//! | `ipa` | IPA §5, Figures 5 to 9 and 11 |
 //! | `mixt` | MixT §8, Figures 15 to 17 |
 //! | `network` | emulated delays between clients and servers |
 //! | `occult` | Occult §2 and §8, Figures 2 and 6 to 9 |

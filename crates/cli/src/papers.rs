@@ -43,7 +43,7 @@ pub(crate) struct PapersArgs {
     #[arg(long)]
     full: bool,
     /// Run only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt, 2 and 6 to 9
-    /// of occult, 5 to 9 of ipa
+    /// of occult, 5 to 11 of ipa
     #[arg(long, value_name = "N")]
     figure: Option<u8>,
     /// PostgreSQL server for mixt's linearizable store, as

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use solera::ipa::{Consistency, Counter, ErrorTolerance, LatencyBound, Pool, Set, Taken, level};
+use solera::ipa::{
+    Consistency, Counter, ErrorTolerance, LatencyBound, List, Pool, Rushed, Set, Taken, level,
+};
 use solera::{Client, Error, Value};
 use solera_levels::Level;
 
@@ -12,9 +14,6 @@ use crate::error::BenchError;
 
 /// Tolerances, in percent, for each of which there is a space.
 pub(super) const TOLERANCES: [u32; 4] = [1, 3, 5, 10];
-
-/// Attempts of a purchase from a pool with a tolerance.
-const ATTEMPTS: usize = 4;
 
 const STRONG: Consistency<level::Linearizable> = Consistency::new();
 const WEAK: Consistency<level::Causal> = Consistency::new();
@@ -25,10 +24,13 @@ pub(super) fn config() -> String {
         format!("[[space]]\nname = '{name}'\nprefix = '{name}:'\nlevel = '{level}'\n{more}\n")
     };
     let mut config = space("strong", "linearizable", "") + &space("weak", "causal", "");
-    config += &space("pool", "causal", "type = 'pool'");
+    for of_type in ["pool", "set", "list"] {
+        config += &space(of_type, "causal", &format!("type = '{of_type}'"));
+    }
     for percents in TOLERANCES {
-        let more = format!("type = 'counter'\nerror = '{percents}%'");
-        config += &space(&format!("e{percents}"), "causal", &more);
+        let more = |of_type| format!("type = '{of_type}'\nerror = '{percents}%'");
+        config += &space(&format!("e{percents}"), "causal", &more("counter"));
+        config += &space(&format!("s{percents}"), "causal", &more("set"));
     }
     config
 }
@@ -52,7 +54,7 @@ impl Store for Spaces {
     }
 }
 
-/// Returns the key of an object whose operations have a policy.
+/// Returns the key of a counter whose operations have a policy.
 fn key(name: &str, policy: Policy) -> String {
     match policy {
         Policy::Strong | Policy::Within(_) => format!("strong:{name}"),
@@ -99,19 +101,17 @@ impl Session for Client {
     /// A pool with a tolerance is a pool and a counter, which are updated in one transaction.
     async fn grow(&mut self, pool: &str, units: u32, policy: Policy) -> Result<(), Failure> {
         match policy {
-            Policy::Strong | Policy::Within(_) => {
-                return self.add(pool, units.into(), policy).await;
-            }
+            Policy::Strong => return self.add(pool, units.into(), policy).await,
             Policy::Tolerance(_) => self.add(pool, units.into(), policy).await?,
-            Policy::Weak => {}
+            Policy::Within(_) | Policy::Weak => {}
         }
-        let pool = Pool::open(self, of_pool(pool, policy), WEAK).await?;
+        let pool = Pool::open(self, of_type("pool", pool, policy), WEAK).await?;
         Ok(pool.grow(self, units).await?)
     }
 
     async fn take(&mut self, pool: &str, policy: Policy) -> Result<Bought, Failure> {
         match policy {
-            Policy::Strong | Policy::Within(_) => {
+            Policy::Strong => {
                 let key = key(pool, policy);
                 let buy = async |tx: &mut Client| {
                     let left = tx.get(&key).await?.and_then(|left| left.parse::<i64>().ok());
@@ -123,8 +123,8 @@ impl Session for Client {
                 };
                 Ok(self.strong(buy).await?)
             }
-            Policy::Weak => {
-                let pool = Pool::open(self, of_pool(pool, policy), WEAK).await?;
+            Policy::Weak | Policy::Within(_) => {
+                let pool = Pool::open(self, of_type("pool", pool, policy), WEAK).await?;
                 Ok(match pool.take(self, 1).await? {
                     Taken::Units(_) => Bought::One,
                     Taken::SoldOut { .. } => Bought::SoldOut,
@@ -132,64 +132,144 @@ impl Session for Client {
                 })
             }
             Policy::Tolerance(_) => {
-                let (pool, counter) = (of_pool(pool, policy), key(pool, policy));
+                let (pool, counter) = (of_type("pool", pool, policy), key(pool, policy));
                 let commands: [Vec<&[u8]>; 4] = [
                     vec![b"MULTI"],
                     vec![b"SOLERA.TAKE", pool.as_bytes()],
                     vec![b"DECR", counter.as_bytes()],
                     vec![b"EXEC"],
                 ];
-                // A transaction whose snapshot lacks what has added the units is run again, as the
-                // guide says.
-                for _ in 0..ATTEMPTS {
-                    let reply = self.pipeline(&commands).await?.pop();
-                    let replies = match reply {
-                        Some(Value::Array(replies)) => replies,
-                        Some(Value::Error(text)) if text.starts_with("TRYAGAIN") => continue,
-                        Some(Value::Error(text)) if text.starts_with("SOLDOUT") => {
-                            return Ok(Bought::SoldOut);
-                        }
-                        other => return Err(Failure(format!("{other:?}"))),
-                    };
-                    return match &replies[..] {
-                        [Value::Array(ids), Value::Integer(_)] if ids.len() == 1 => Ok(Bought::One),
-                        other => Err(Failure(format!("{other:?}"))),
-                    };
+                let replies = match self.pipeline(&commands).await?.pop() {
+                    Some(Value::Array(replies)) => replies,
+                    Some(Value::Error(text)) if text.starts_with("TRYAGAIN") => {
+                        return Ok(Bought::CannotTell);
+                    }
+                    Some(Value::Error(text)) if text.starts_with("SOLDOUT") => {
+                        return Ok(Bought::SoldOut);
+                    }
+                    other => return Err(Failure(format!("{other:?}"))),
+                };
+                match &replies[..] {
+                    [Value::Array(ids), Value::Integer(_)] if ids.len() == 1 => Ok(Bought::One),
+                    other => Err(Failure(format!("{other:?}"))),
                 }
-                Ok(Bought::CannotTell)
             }
         }
     }
 
     async fn left(&mut self, pool: &str, policy: Policy) -> Result<Read, Failure> {
-        if policy != Policy::Weak {
-            return self.read(pool, policy).await;
-        }
-        let pool = Pool::open(self, of_pool(pool, policy), WEAK).await?;
-        let left = pool.left(self).await?;
-        Ok(Read::Value(*left.endorse(), Level::Causal))
-    }
-
-    async fn insert(&mut self, set: &str, element: &str, policy: Policy) -> Result<(), Failure> {
-        Ok(self.sadd(&of_set(set, policy), element).await.map(drop)?)
-    }
-
-    async fn elements(&mut self, set: &str, policy: Policy) -> Result<(usize, Level), Failure> {
-        let key = of_set(set, policy);
+        let of_pool = of_type("pool", pool, policy);
         Ok(match policy {
+            Policy::Strong | Policy::Tolerance(_) => return self.read(pool, policy).await,
+            Policy::Weak => {
+                let pool = Pool::open(self, of_pool, WEAK).await?;
+                Read::Value(*pool.left(self).await?.endorse(), Level::Causal)
+            }
+            Policy::Within(bound) => {
+                let pool = Pool::open(self, of_pool, LatencyBound(bound)).await?;
+                let (left, level) = rushed(pool.left(self).await?);
+                Read::Value(left, level)
+            }
+        })
+    }
+
+    async fn insert(
+        &mut self,
+        set: &str,
+        elements: &[String],
+        policy: Policy,
+    ) -> Result<(), Failure> {
+        let key = of_set(set, policy);
+        let mut command = vec!["SADD", &key];
+        command.extend(elements.iter().map(String::as_str));
+        Ok(self.command(&command).await.map(drop)?)
+    }
+
+    async fn elements(
+        &mut self,
+        set: &str,
+        policy: Policy,
+    ) -> Result<(Vec<String>, Level), Failure> {
+        let key = of_set(set, policy);
+        let (elements, level) = match policy {
             Policy::Strong => {
                 let set = Set::open(self, key, STRONG).await?;
-                (set.elements(self).await?.len(), Level::Linearizable)
+                (set.elements(self).await?.into_inner(), Level::Linearizable)
             }
             Policy::Within(bound) => {
                 let set = Set::open(self, key, LatencyBound(bound)).await?;
-                let elements = set.elements(self).await?;
-                let level = elements.level();
-                (elements.weaken().endorse().len(), level)
+                rushed(set.elements(self).await?)
             }
             Policy::Weak | Policy::Tolerance(_) => {
                 let set = Set::open(self, key, WEAK).await?;
-                (set.elements(self).await?.endorse().len(), Level::Causal)
+                (set.elements(self).await?.endorse().into_inner(), Level::Causal)
+            }
+        };
+        Ok((elements.into_iter().collect(), level))
+    }
+
+    async fn size(&mut self, set: &str, policy: Policy) -> Result<Read, Failure> {
+        let key = of_set(set, policy);
+        Ok(match policy {
+            Policy::Strong => {
+                let size = Set::open(self, key, STRONG).await?.size(self).await?;
+                Read::Value(*size, Level::Linearizable)
+            }
+            Policy::Weak => {
+                let size = Set::open(self, key, WEAK).await?.size(self).await?;
+                Read::Value(*size.endorse(), Level::Causal)
+            }
+            Policy::Within(bound) => {
+                let set = Set::open(self, key, LatencyBound(bound)).await?;
+                let (size, level) = rushed(set.size(self).await?);
+                Read::Value(size, level)
+            }
+            Policy::Tolerance(percents) => {
+                let tolerance = ErrorTolerance::percent(percents);
+                let set = Set::open_with_size(self, key, WEAK, tolerance).await?;
+                let size = set.size(self).await?;
+                Read::Interval(size.min(), size.max())
+            }
+        })
+    }
+
+    async fn push(
+        &mut self,
+        lists: &[String],
+        element: &str,
+        policy: Policy,
+    ) -> Result<(), Failure> {
+        let keys: Vec<String> = lists.iter().map(|list| of_type("list", list, policy)).collect();
+        let mut commands: Vec<Vec<&[u8]>> = vec![vec![b"MULTI"]];
+        for key in &keys {
+            commands.push(vec![b"SOLERA.PUSH", key.as_bytes(), element.as_bytes()]);
+        }
+        commands.push(vec![b"EXEC"]);
+        match self.pipeline(&commands).await?.pop() {
+            Some(Value::Array(_)) => Ok(()),
+            other => Err(Failure(format!("{other:?}"))),
+        }
+    }
+
+    async fn newest(
+        &mut self,
+        list: &str,
+        most: u32,
+        policy: Policy,
+    ) -> Result<(Vec<String>, Level), Failure> {
+        let key = of_type("list", list, policy);
+        Ok(match policy {
+            Policy::Strong => {
+                let list = List::open(self, key, STRONG).await?;
+                (list.newest(self, most).await?.into_inner(), Level::Linearizable)
+            }
+            Policy::Within(bound) => {
+                let list = List::open(self, key, LatencyBound(bound)).await?;
+                rushed(list.newest(self, most).await?)
+            }
+            Policy::Weak | Policy::Tolerance(_) => {
+                let list = List::open(self, key, WEAK).await?;
+                (list.newest(self, most).await?.endorse().into_inner(), Level::Causal)
             }
         })
     }
@@ -207,18 +287,26 @@ impl Session for Client {
     }
 }
 
-/// Returns the key of a pool. Policies have pools of their own.
-fn of_pool(name: &str, policy: Policy) -> String {
+/// Returns the value of a read with a bound of latency, and its level.
+fn rushed<T>(value: Rushed<T>) -> (T, Level) {
+    let level = value.level();
+    (value.weaken().endorse().into_inner(), level)
+}
+
+/// Returns the key of an object of a type. Policies have objects of their own.
+fn of_type(of_type: &str, name: &str, policy: Policy) -> String {
     match policy {
-        Policy::Tolerance(percents) => format!("pool:{percents}:{name}"),
-        _ => format!("pool:{name}"),
+        Policy::Strong => format!("strong:{of_type}:{name}"),
+        Policy::Weak => format!("{of_type}:weak:{name}"),
+        Policy::Within(bound) => format!("{of_type}:{}:{name}", bound.as_millis()),
+        Policy::Tolerance(percents) => format!("{of_type}:{percents}%:{name}"),
     }
 }
 
-/// Returns the key of a set. Sets have no tolerance.
+/// Returns the key of a set, whose size may have a tolerance.
 fn of_set(name: &str, policy: Policy) -> String {
     match policy {
-        Policy::Tolerance(percents) => format!("weak:set:{percents}:{name}"),
-        _ => key(&format!("set:{name}"), policy),
+        Policy::Tolerance(percents) => format!("s{percents}:{name}"),
+        _ => of_type("set", name, policy),
     }
 }

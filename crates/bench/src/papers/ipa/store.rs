@@ -14,7 +14,8 @@ pub(super) enum Policy {
     Strong,
     /// A weak level, of reads and updates.
     Weak,
-    /// Reads return the strongest value that arrives in time. Updates are strong.
+    /// Reads return the strongest value that arrives in time. Updates of counters are strong, and
+    /// those of other types are weak.
     Within(Duration),
     /// Reads return intervals with this tolerance, in percent.
     Tolerance(u32),
@@ -81,11 +82,39 @@ pub(super) trait Session: Sized + 'static {
     /// Reads how many units are left in a pool.
     async fn left(&mut self, pool: &str, policy: Policy) -> Result<Read, Failure>;
 
-    /// Adds an element to a set.
-    async fn insert(&mut self, set: &str, element: &str, policy: Policy) -> Result<(), Failure>;
+    /// Adds elements to a set, at once.
+    async fn insert(
+        &mut self,
+        set: &str,
+        elements: &[String],
+        policy: Policy,
+    ) -> Result<(), Failure>;
 
-    /// Reads a set. Returns the number of its elements, and the level of the read.
-    async fn elements(&mut self, set: &str, policy: Policy) -> Result<(usize, Level), Failure>;
+    /// Reads the elements of a set, with the level of the read. Tolerances do not apply.
+    async fn elements(
+        &mut self,
+        set: &str,
+        policy: Policy,
+    ) -> Result<(Vec<String>, Level), Failure>;
+
+    /// Reads the number of elements of a set.
+    async fn size(&mut self, set: &str, policy: Policy) -> Result<Read, Failure>;
+
+    /// Appends an element to lists, at once.
+    async fn push(
+        &mut self,
+        lists: &[String],
+        element: &str,
+        policy: Policy,
+    ) -> Result<(), Failure>;
+
+    /// Reads the newest elements of a list, with the level of the read.
+    async fn newest(
+        &mut self,
+        list: &str,
+        most: u32,
+        policy: Policy,
+    ) -> Result<(Vec<String>, Level), Failure>;
 
     /// Writes a text.
     async fn write(&mut self, name: &str, text: &str) -> Result<(), Failure>;

@@ -22,6 +22,8 @@ const EVENTS: usize = 200;
 const TICKETS: f64 = 2000.0;
 const DEVIATION: f64 = 500.0;
 const POPULARITY: f64 = 0.6;
+/// Number of events that a venue's page shows.
+const SHOWN: u32 = 20;
 
 const VIEW: &str = "view";
 const BROWSE: &str = "browse";
@@ -68,8 +70,8 @@ impl<S: Session> Workload<S> for Tickets {
                 step.counts.push(if strong { "strong" } else { "weaker" });
             }
             BROWSE => {
-                let (_, level) =
-                    session.elements(&venue(self.run, random.below(VENUES)), self.policy).await?;
+                let venue = venue(self.run, random.below(VENUES));
+                let (_, level) = session.newest(&venue, SHOWN, self.policy).await?;
                 let strong = level == Level::Linearizable;
                 step.counts.push(if strong { "strong" } else { "weaker" });
             }
@@ -96,7 +98,7 @@ async fn create<S: Session>(
 ) -> Result<(), Failure> {
     session.write(event, &random.text(200)).await?;
     session.grow(event, tickets(random), policy).await?;
-    session.insert(&venue(run, random.below(VENUES)), event, policy).await
+    session.push(&[venue(run, random.below(VENUES))], event, policy).await
 }
 
 /// Adds half of the events at each of two replicas, and measures a policy.
