@@ -231,6 +231,16 @@ impl KeyRecord {
     }
 }
 
+impl KeyRecord {
+    /// Returns whether the site of a grant would have fewer tokens without it (S1).
+    pub(crate) fn counts(&self, grant: &Grant) -> bool {
+        let of_site = self.grants.iter().filter(|it| it.site == grant.site);
+        let others = of_site.filter(|it| it.epoch != grant.epoch);
+        let others = others.fold(Tokens::default(), |most, it| most.most(it.tokens));
+        !others.covers(grant.tokens)
+    }
+}
+
 impl Change {
     /// Returns the key that it changes.
     pub fn key(&self) -> Option<&Key> {

@@ -85,6 +85,8 @@ pub struct Timing {
     pub exclusion: Duration,
     /// Longest time between two reports.
     pub report: Duration,
+    /// Shortest time between two reports to a site that waits for them.
+    pub spacing: Duration,
     /// Time without an effect after which a message is sent again.
     pub retry: Duration,
     /// Interval of the worker's timer.
@@ -103,6 +105,7 @@ impl Default for Timing {
             right: Duration::from_secs(3),
             exclusion: Duration::from_secs(6),
             report: Duration::from_millis(200),
+            spacing: Duration::from_millis(2),
             retry: Duration::from_millis(200),
             tick: Duration::from_millis(20),
             keep: Duration::from_secs(30),

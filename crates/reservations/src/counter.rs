@@ -6,6 +6,7 @@ use solera_machine::RequestId;
 use solera_time::{Monotonic, SiteId};
 
 use crate::command::{Cannot, TakeId};
+use crate::message::Need;
 use crate::numbers::{Epoch, Position, Term, Tokens, Version};
 use crate::rights::Rights;
 use crate::waiter::Waiter;
@@ -120,8 +121,15 @@ pub(crate) struct Counter {
     pub(crate) wait_for: Version,
     /// When the timer visits the key next.
     pub(crate) due: Option<Monotonic>,
-    /// When the site may next ask others to report or to end.
-    pub(crate) next_need: Option<Monotonic>,
+    /// When the site may next ask others for each of the [`Need`]s.
+    pub(crate) next_needs: BTreeMap<Need, Monotonic>,
+    /// Sites that wait for reports about the key, each with the time until which it does.
+    pub(crate) eager: BTreeMap<SiteId, Monotonic>,
+    /// Since when a reader waits for the end of the site's epochs, while transactions still use
+    /// them.
+    pub(crate) awaits_end: Option<Monotonic>,
+    /// When a reader last waited because of tokens, although the value permits some.
+    pub(crate) narrowed: Option<Monotonic>,
     /// Whether another site needs tokens while this one may have more than its share.
     pub(crate) shrinks: bool,
     /// Version with the proposal of a higher floor, and what the site had when it found the value
@@ -183,6 +191,13 @@ impl Counter {
     /// promised.
     pub(crate) fn holds_takes(&self, epoch: Epoch) -> bool {
         self.taken.values().any(|take| take.epoch <= epoch)
+    }
+
+    /// Returns the sites that wait for reports about the key, and forgets those that have waited
+    /// too long.
+    pub(crate) fn eager_at(&mut self, now: Monotonic) -> impl Iterator<Item = SiteId> + '_ {
+        self.eager.retain(|_, until| now < *until);
+        self.eager.keys().copied()
     }
 
     /// Returns whether a promise is open under this epoch or an earlier one.

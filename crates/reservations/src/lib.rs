@@ -21,7 +21,8 @@
 //! | `partition::right` | renewals, exclusion, admission, removal; reports |
 //! | `partition::filling` | sites without data get the state of another site |
 //! | `partition::closing` | partitions without readers |
-//! | `partition::grants` | ends of epochs, tokens and floors |
+//! | `partition::grants` | ends of epochs, and changes of a key's record; floors |
+//! | `partition::wishes` | how many tokens a site requests |
 //! | `rights`, `partition::rights` | rights, gifts, and counts of the rights of all sites |
 //! | `counter`, `waiter` | state of a key at a site, and those that wait for it |
 //! | `counts`, `partition::holdings` | numbers for metrics |

@@ -157,6 +157,12 @@ impl Reservations {
         self.config.has(rule)
     }
 
+    /// Returns whether the timer ticks at a reading of the clock. Other deadlines come earlier,
+    /// when something cannot wait for the timer.
+    pub fn is_tick_due(&self, now: Monotonic) -> bool {
+        self.next_tick.is_none_or(|at| at <= now)
+    }
+
     /// Returns the open promises.
     pub fn promises(&self) -> impl Iterator<Item = PromiseId> + '_ {
         self.promises.keys().copied()
@@ -247,22 +253,34 @@ impl Reservations {
         }
     }
 
-    fn on_answer(&mut self, ask: AskId, answer: &Answer) {
+    fn on_answer(&mut self, now: Monotonic, ask: AskId, answer: &Answer) {
         let Some((partition, subject)) = self.out.close(ask) else { return };
-        let Some(partition) = self.partitions.get_mut(&partition) else { return };
+        let (partitions, mut step) = self.step(now);
+        let Some(partition) = partitions.get_mut(&partition) else { return };
         let version = match answer {
             Answer::Decided(version) => Some(*version),
             Answer::Unknown | Answer::Ended | Answer::NotGiven => None,
         };
         match &subject {
             Subject::Right | Subject::Exclusion => partition.right_answered(&subject, version),
-            Subject::Key(key) => partition.key_answered(key, version),
+            Subject::Key(key) => partition.key_answered(&mut step, key, version),
             Subject::End(key) => partition.end_answered(key),
             Subject::Gift(key, gift) if *answer == Answer::NotGiven => {
                 partition.gift_refused(key, gift);
             }
             // The rights count as promised until the stream has the gift.
             Subject::Gift(..) => {}
+        }
+    }
+
+    /// Does what cannot wait for the next tick of the timer.
+    fn on_soon(&mut self, now: Monotonic) {
+        for id in self.out.take_soon(now) {
+            let (partitions, mut step) = self.step(now);
+            if let Some(partition) = partitions.get_mut(&id) {
+                partition.on_soon(&mut step);
+            }
+            self.settle(now);
         }
     }
 
@@ -302,7 +320,7 @@ impl Machine for Reservations {
                 }
                 self.cancel_reservation(now, request);
             }
-            Input::Answered { ask, answer } => self.on_answer(ask, &answer),
+            Input::Answered { ask, answer } => self.on_answer(now, ask, &answer),
             Input::Done { result, .. } => match result {},
         }
         self.settle(now);
@@ -314,7 +332,8 @@ impl Machine for Reservations {
     fn on_deadline(&mut self, now: Now) {
         let now = now.monotonic;
         self.begin(now);
-        if self.next_tick.is_some_and(|at| at > now) {
+        self.on_soon(now);
+        if !self.is_tick_due(now) {
             return;
         }
         let (partitions, mut step) = self.step(now);
@@ -334,7 +353,8 @@ impl Machine for Reservations {
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {
-        Some(self.next_tick.unwrap_or(Monotonic(0)))
+        let tick = self.next_tick.unwrap_or(Monotonic(0));
+        Some(self.out.soon().map_or(tick, |soon| soon.min(tick)))
     }
 
     fn next_part(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {

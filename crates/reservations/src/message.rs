@@ -33,7 +33,7 @@ pub enum Event {
 }
 
 /// Reason why a site needs a message of others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Need {
     /// Its tokens are used by updates that others have not reported, or a version is not confirmed.
     Reports,

@@ -38,7 +38,7 @@ pub struct Nonce {
 }
 
 /// Kinds of updates. Each has its own tokens, and the kinds never cancel out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The value rises.
     Increment,

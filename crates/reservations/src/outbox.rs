@@ -48,6 +48,8 @@ pub(crate) struct Outbox {
     open: BTreeMap<AskId, (PartitionId, Subject)>,
     /// Whether a partition is used again that nobody used.
     pub(crate) woken: bool,
+    /// Partitions with something to do before the next tick of the timer, and when.
+    soon: BTreeMap<PartitionId, Monotonic>,
     /// Number of questions and nonces so far.
     numbers: u64,
     /// Numbers of events, without what the site holds.
@@ -68,6 +70,19 @@ impl Outbox {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.outputs.is_empty()
+    }
+
+    /// Returns when a partition has something to do before the next tick of the timer.
+    pub(crate) fn soon(&self) -> Option<Monotonic> {
+        self.soon.values().min().copied()
+    }
+
+    /// Removes and returns the partitions that have something to do now.
+    pub(crate) fn take_soon(&mut self, now: Monotonic) -> Vec<PartitionId> {
+        let due = self.soon.iter().filter(|(_, at)| **at <= now);
+        let due: Vec<PartitionId> = due.map(|(partition, _)| *partition).collect();
+        self.soon.retain(|_, at| *at > now);
+        due
     }
 
     /// Closes a question. Returns its subject; `None` if it is not open.
@@ -131,6 +146,12 @@ impl Step<'_> {
         let ask = AskId(self.out.numbers);
         self.out.open.insert(ask, (partition, subject));
         self.out.outputs.push_back(Output::Ask { ask, question });
+    }
+
+    /// Has the machine look after a partition at a time or earlier.
+    pub(crate) fn wake_at(&mut self, at: Monotonic, partition: PartitionId) {
+        let soon = self.out.soon.entry(partition).or_insert(at);
+        *soon = at.min(*soon);
     }
 
     pub(crate) fn nonce(&mut self) -> Nonce {

@@ -13,6 +13,7 @@ mod right;
 mod rights;
 mod spending;
 mod timer;
+mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,6 +76,12 @@ pub(crate) struct Partition {
     /// Number of keys that the timer has looked after so far.
     pub(crate) visits: u64,
     next_report: Option<Monotonic>,
+    /// When the site last reported to each other one.
+    reported: BTreeMap<SiteId, Monotonic>,
+    /// Sites that wait for a report, with the time when it is sent.
+    owed: BTreeMap<SiteId, Monotonic>,
+    /// Keys that are visited before the next tick of the timer.
+    soon: BTreeSet<Key>,
     activity: Activity,
     /// What the site holds of all keys.
     pub(crate) holdings: Holdings,
@@ -101,6 +108,9 @@ impl Partition {
             due: BTreeSet::new(),
             visits: 0,
             next_report: None,
+            reported: BTreeMap::new(),
+            owed: BTreeMap::new(),
+            soon: BTreeSet::new(),
             activity: Activity::default(),
             holdings: Holdings::default(),
         }

@@ -668,8 +668,8 @@ impl Machine for Site {
         self.pass_on_members(now);
         self.with_primary(|primary| primary.on_deadline(now));
         self.with_occult(now, |occult| occult.on_deadline(now));
-        let beat = self.bounds.as_ref().and_then(|it| it.machine.next_deadline());
-        self.feed_bounds(now, beat.is_some_and(|at| at <= now.monotonic));
+        let beat = self.bounds.as_ref().is_some_and(|it| it.machine.is_tick_due(now.monotonic));
+        self.feed_bounds(now, beat);
         self.with_bounds(now, |it| it.on_deadline(now));
         self.settle(now);
     }

@@ -27,8 +27,8 @@ impl Reservations {
         }
         self.config.bound(key)?;
         let partition = self.config.partition_of(key);
-        let (partitions, step) = self.step(now);
-        partitions.get_mut(&partition)?.spend(&step, key, tokens)
+        let (partitions, mut step) = self.step(now);
+        partitions.get_mut(&partition)?.spend(&mut step, key, tokens)
     }
 
     /// Adds what the snapshot of the update must contain: what the rights depend on that it spends.

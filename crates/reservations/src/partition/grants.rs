@@ -4,15 +4,19 @@ use solera_machine::{PartitionId, RequestId};
 use solera_time::SiteId;
 
 use super::{Partition, clamped};
-use crate::agreed::{Change, Grant, Key, KeyRecord};
+use crate::agreed::{Change, Grant, Key};
 use crate::command::{Cannot, Holder, Question, Response};
 use crate::config::{Bound, Config, Policy, Rule};
 use crate::counter::Counter;
 use crate::message::Need;
-use crate::numbers::{Epoch, Kind, Position, Tokens, Version};
+use crate::numbers::{Epoch, Position, Tokens, Version};
 use crate::outbox::{Step, Subject};
 use crate::rare;
 use crate::record::Record;
+
+/// Number of grants of a site for a key, ended ones included, up to which it removes those of a key
+/// in use only if somebody needs the room.
+pub(super) const FEW_GRANTS: usize = 4;
 
 impl Partition {
     /// Does what is due about a key.
@@ -29,6 +33,9 @@ impl Partition {
         self.forget_needs(key);
         self.end_unused(step, key, policy);
         self.write_end(step, key);
+        if !self.heads(key).is_none() || self.is_half_used(key) {
+            self.need(step, key, Need::Reports);
+        }
         let (version, counter) = (self.agreed.version, self.counter(key));
         if !counter.asking
             && version >= counter.wait_for
@@ -46,14 +53,26 @@ impl Partition {
         let has_none = self.open_grants(key).next().is_none();
         let counter = self.counter(key);
         counter.shrinks &= !has_none;
+        if has_none {
+            counter.awaits_end = None;
+        }
         counter.wants_room &= !counter.takes.is_empty();
     }
 
     /// Takes the answer to a question about a key.
-    pub(crate) fn key_answered(&mut self, key: &Key, version: Option<Version>) {
+    pub(crate) fn key_answered(
+        &mut self,
+        step: &mut Step<'_>,
+        key: &Key,
+        version: Option<Version>,
+    ) {
         let counter = self.counter(key);
         counter.asking = false;
         counter.wait_for = counter.wait_for.max(version.unwrap_or_default());
+        // An unknown outcome waits for the timer, because the next one may be unknown as well.
+        if version.is_some_and(|version| self.agreed.version >= version) {
+            self.visit_soon(step, key);
+        }
     }
 
     pub(crate) fn end_answered(&mut self, key: &Key) {
@@ -83,7 +102,8 @@ impl Partition {
         let used = *self.counter(key).used.get_or_insert(now);
         let unused = now.since(used) >= policy.lease && !self.uses_tokens(key);
         let closed = self.agreed.closed.is_some();
-        if unused && step.config.has(Rule::EndWhenIdle) || closed {
+        if unused && step.config.has(Rule::EndWhenIdle) || closed || self.must_end(step, key) {
+            self.counter(key).awaits_end = None;
             return self.stop(step, key, last);
         }
         let Some(usable) = self.usable(step.config, key) else { return };
@@ -92,6 +112,17 @@ impl Partition {
         if !self.counter(key).holds_takes(replaced) {
             self.stop(step, key, replaced);
         }
+    }
+
+    /// Returns whether a reader waits for the end of the epochs, and the updates that came before
+    /// it have got their tokens, or have waited too long.
+    fn must_end(&self, step: &Step<'_>, key: &Key) -> bool {
+        let Some(counter) = self.counters.get(key) else { return false };
+        let Some(since) = counter.awaits_end else { return false };
+        let used = counter.used.is_some_and(|used| used > since);
+        let served = counter.takes.is_empty() || used;
+        served && !counter.holds_takes(Epoch(u64::MAX))
+            || step.now.since(since) >= step.config.timing.patience / 4
     }
 
     /// Returns whether a transaction waits for a token or may ask for a promise.
@@ -103,7 +134,7 @@ impl Partition {
     }
 
     /// Refuses promises under an epoch and earlier ones from now on.
-    fn stop(&mut self, step: &mut Step<'_>, key: &Key, epoch: Epoch) {
+    pub(super) fn stop(&mut self, step: &mut Step<'_>, key: &Key, epoch: Epoch) {
         self.changing_tokens(key, |it| it.counter(key).stopped = epoch);
         if step.config.has(Rule::DurableStops) {
             step.record(&Record::Stopped { partition: self.id, key: key.clone(), epoch });
@@ -111,7 +142,7 @@ impl Partition {
     }
 
     /// Writes the end of a stopped epoch when none of its promises is open (H7).
-    fn write_end(&mut self, step: &mut Step<'_>, key: &Key) {
+    pub(super) fn write_end(&mut self, step: &mut Step<'_>, key: &Key) {
         let (partition, me, waits) = (self.id, self.me, step.config.has(Rule::EndAfterPromises));
         let counter = self.counter(key);
         let epoch = counter.stopped;
@@ -124,12 +155,23 @@ impl Partition {
         }
     }
 
-    /// Ends the site's epochs if a read elsewhere waits because of tokens that do not fit.
+    /// Ends the site's epochs if a read elsewhere waits because of tokens that do not fit. Updates
+    /// that wait or are under way come first: otherwise, reads could end each grant before its use.
     pub(super) fn end_for_reader(&mut self, step: &mut Step<'_>, key: &Key) {
         let Some(policy) = step.config.policy(key) else { return };
         let Some(record) = self.record(key) else { return };
         let too_many = record.total_with(None) > policy.capacity(record.floor);
-        if too_many && step.config.has(Rule::EndForReader) {
+        if !too_many || !step.config.has(Rule::EndForReader) {
+            return;
+        }
+        let least = self.least_value(step.config, key);
+        if policy.width(least, least) > 0 {
+            self.counter(key).narrowed = Some(step.now);
+        }
+        if self.uses_tokens(key) && self.open_grants(key).next().is_some() {
+            self.counter(key).awaits_end.get_or_insert(step.now);
+            self.visit_soon(step, key);
+        } else {
             self.end_all(step, key, rare::STOPPED_FOR_READER);
         }
     }
@@ -142,7 +184,7 @@ impl Partition {
         let idle = used.is_none_or(|used| step.now.since(used) >= policy.lease / 4);
         if !idle || self.uses_tokens(key) {
             self.counter(key).shrinks = true;
-            self.visit_at(step.now, key);
+            self.visit_soon(step, key);
         } else {
             self.end_all(step, key, rare::STOPPED_FOR_HOLDER);
         }
@@ -160,6 +202,9 @@ impl Partition {
 
     /// Returns the next change of the key's record that the site needs.
     fn wanted_change(&mut self, step: &mut Step<'_>, key: &Key, policy: Policy) -> Option<Change> {
+        if let Some(change) = self.urgent_request(step, key, policy) {
+            return Some(change);
+        }
         let reclaimed = self.reclaimable(step, key);
         if let Some(Grant { site, epoch, .. }) = reclaimed {
             return Some(Change::Reclaim { key: key.clone(), site, epoch });
@@ -174,7 +219,8 @@ impl Partition {
     }
 
     /// Returns a grant that can be removed: all readers have seen its end (S2). Its holder removes
-    /// it, or a site that needs the room.
+    /// it, or a site that needs the room. A holder with few such grants waits until the key is not
+    /// used, because each removal conflicts with requests for tokens that others make meanwhile.
     fn reclaimable(&self, step: &Step<'_>, key: &Key) -> Option<Grant> {
         let (record, counter) = (self.record(key)?, self.counters.get(key)?);
         self.agreed.reader_sites().next()?;
@@ -194,8 +240,13 @@ impl Partition {
                 || !step.config.has(Rule::ReclaimAfterEnd) && grant.site != self.me
         };
         let mut grants = record.grants.iter();
+        let own = record.grants.iter().filter(|grant| grant.site == self.me).count();
+        let is_quiet = counter.takes.is_empty()
+            && counter.used.is_none_or(|used| step.now.since(used) >= step.config.timing.retry);
         let may = |grant: &&Grant| {
-            grant.site == self.me || counter.wants_room || self.agreed.is_over(grant)
+            let tidies = grant.site == self.me && (is_quiet || own > FEW_GRANTS);
+            let frees = counter.wants_room && record.counts(grant);
+            tidies || frees || self.agreed.is_over(grant)
         };
         grants.find(|grant| may(grant) && is_over(grant)).copied()
     }
@@ -263,124 +314,8 @@ impl Partition {
             || !step.config.has(Rule::RaiseStored)
     }
 
-    /// Returns the first waiting update of each kind.
-    pub(super) fn heads(&self, key: &Key) -> Tokens {
-        let Some(counter) = self.counters.get(key) else { return Tokens::default() };
-        Tokens::by_kind(|kind| {
-            let mut waiting = counter.takes.iter().map(|take| take.tokens.get(kind));
-            waiting.find(|tokens| *tokens > 0).unwrap_or(0)
-        })
-    }
-
-    /// Returns whether the tokens of a record fit a floor (S1). One site alone may have more for an
-    /// update that is larger than all tokens; reads then wait.
-    fn fits(
-        &self,
-        policy: Policy,
-        (record, floor): (&KeyRecord, Option<i64>),
-        added: Tokens,
-        heads: Tokens,
-    ) -> bool {
-        let total = record.total_with(Some((self.me, added)));
-        let alone = record.grants.iter().all(|grant| grant.site == self.me);
-        let room = policy.room(floor);
-        total <= room || alone && heads.total() > room
-    }
-
-    /// Returns the number of tokens of a kind that a site requests without need.
-    fn share(&self, policy: Policy, key: &Key) -> u64 {
-        let share = policy.room(self.floor(key)) / (2 * self.known.len().max(1) as u128);
-        u64::try_from(share.max(1)).unwrap_or(u64::MAX)
-    }
-
-    /// Returns a request for tokens, or a proposal of a floor that permits more of them.
-    fn wanted_tokens(&mut self, step: &mut Step<'_>, key: &Key, policy: Policy) -> Option<Change> {
-        if self.agreed.closed.is_some() {
-            return None;
-        }
-        let newest = self.open_grants(key).max_by_key(|grant| grant.epoch);
-        let (share, heads) = (self.share(policy, key), self.heads(key));
-        let counter = self.counters.get(key)?;
-        let in_use = counter.in_hand().plus(counter.unseen_tokens());
-        let demand = in_use.plus(counter.waiting_tokens());
-        let demand = demand.plus(demand);
-        let granted = newest.map_or(Tokens::default(), |grant| grant.tokens);
-        let desired = Tokens::by_kind(|kind| {
-            let kept = granted.get(kind).min(share);
-            demand.get(kind).min(share).max(kept).max(heads.get(kind))
-        });
-        let half_used = Kind::BOTH.into_iter().any(|kind| in_use.get(kind) > granted.get(kind) / 2);
-        let shrinks = counter.shrinks && !desired.covers(granted);
-        if heads.is_none() && !(half_used && newest.is_some()) && !shrinks {
-            self.counter(key).wants_room = false;
-            return None;
-        }
-        let wants_more = !desired.covers(demand);
-        let counter = self.counter(key);
-        counter.wants_room = wants_more;
-        counter.shrinks = shrinks;
-        if !granted.covers(desired) || shrinks {
-            // At least what those who wait need now.
-            let least = heads.most(Tokens::by_kind(|kind| match heads.get(kind) {
-                0 => 0,
-                _ => granted.get(kind),
-            }));
-            let change = [desired, least].into_iter().find_map(|tokens| {
-                self.request(step, (key, policy), tokens, heads)
-                    .filter(|_| shrinks || !granted.covers(tokens))
-            });
-            if change.is_some() {
-                return change;
-            }
-            if !granted.covers(heads) {
-                self.make_room(step, key);
-            } else if !heads.is_none() {
-                // Its few tokens serve one request after the other, while others may have more than
-                // their share.
-                self.need(step, key, Need::Room);
-            }
-        }
-        if !heads.is_none() {
-            self.need(step, key, Need::Reports);
-        }
-        self.propose(step, key, policy).filter(|_| wants_more)
-    }
-
-    /// Returns a request for a grant, if it fits (S1), or replaces tokens that the site has
-    /// already.
-    fn request(
-        &self,
-        step: &Step<'_>,
-        (key, policy): (&Key, Policy),
-        tokens: Tokens,
-        heads: Tokens,
-    ) -> Option<Change> {
-        let record = self.record(key).cloned().unwrap_or_default();
-        let replaces = record.total_with(Some((self.me, tokens))) == record.total_with(None);
-        let fits = replaces || self.fits(policy, (&record, record.floor), tokens, heads);
-        let last = record.epochs.get(&self.me).copied().unwrap_or_default();
-        let (site, epoch) = (self.me, Epoch(last.0.saturating_add(1)));
-        (fits || !step.config.has(Rule::Capacity)).then(|| Change::Grant {
-            key: key.clone(),
-            site,
-            epoch,
-            tokens,
-        })
-    }
-
-    /// Asks others to end idle epochs, and ends the site's own ones if they are.
-    fn make_room(&mut self, step: &mut Step<'_>, key: &Key) {
-        self.counter(key).wants_room = true;
-        self.need(step, key, Need::Room);
-        let last = self.open_grants(key).map(|grant| grant.epoch).max();
-        if let Some(last) = last.filter(|last| !self.counter(key).holds_takes(*last)) {
-            self.stop(step, key, last);
-            self.write_end(step, key);
-        }
-    }
-
     /// Returns a proposal of a higher floor, if it permits clearly more tokens (S5).
-    fn propose(&self, step: &Step<'_>, key: &Key, policy: Policy) -> Option<Change> {
+    pub(super) fn propose(&self, step: &Step<'_>, key: &Key, policy: Policy) -> Option<Change> {
         self.ready(step.config).ok()?;
         let record = self.record(key);
         let current = record.and_then(|record| record.floor);

@@ -62,7 +62,13 @@ impl Partition {
                 self.recycle(step.config, &placed.key);
             }
             match &placed.entry {
-                Entry::Ended(_) => self.visit_at(step.now, &placed.key),
+                Entry::Ended(_) => {
+                    self.visit_soon(step, &placed.key);
+                    self.report_to_eager(step, &placed.key, None);
+                }
+                Entry::Update(_) | Entry::Resized(..) if !own => {
+                    self.report_to_eager(step, &placed.key, Some(origin));
+                }
                 Entry::Given(gift, _) if own => self.end_giving(&placed.key, gift),
                 Entry::Update(_) | Entry::Created(..) | Entry::Resized(..) | Entry::Given(..) => {}
             }
@@ -78,6 +84,16 @@ impl Partition {
             }
         }
         upto
+    }
+
+    /// Reports to a site that waits for reports about a key because it has got an entry of the
+    /// key, or to all such sites.
+    fn report_to_eager(&mut self, step: &mut Step<'_>, key: &Key, only: Option<SiteId>) {
+        let Some(counter) = self.counters.get_mut(key) else { return };
+        let eager = counter.eager_at(step.now).filter(|site| only.is_none_or(|only| only == *site));
+        for site in eager.collect::<Vec<_>>() {
+            self.report_soon(step, site);
+        }
     }
 
     /// Applies an entry to its key. Recovery calls it, too.
@@ -154,7 +170,7 @@ impl Partition {
             self.agreed.version = version;
         }
         if let Some(key) = change.key() {
-            self.visit_at(step.now, key);
+            self.visit_soon(step, key);
         }
         self.serve_all(step);
         version
@@ -198,9 +214,18 @@ impl Partition {
         if matches!(change, Change::Remove { .. } | Change::Return { .. } | Change::Found { .. }) {
             self.count_holdings(step.config);
         }
-        if !matches!(change, Change::Renew { .. }) {
-            // Holders wait until readers confirm the version.
-            self.next_report = Some(step.now);
+        if let Some(key) = change.key() {
+            // What others could not end before may be possible now.
+            self.counter(key).next_needs.retain(|need, _| *need == Need::Reports);
+        }
+        // Holders wait until readers confirm the version. A grant concerns its holder alone.
+        let others = self.others().collect::<Vec<_>>().into_iter();
+        match change {
+            Change::Renew { .. } | Change::Reclaim { .. } => {}
+            Change::Grant { site: holder, .. } => {
+                others.filter(|site| site == holder).for_each(|site| self.report_soon(step, site))
+            }
+            _ => others.for_each(|site| self.report_soon(step, site)),
         }
     }
 
@@ -280,6 +305,8 @@ impl Partition {
     ) {
         let Some(heard) = self.heard.get_mut(from.index()) else { return };
         // Reports state facts that stay true, so that the greatest of each kind counts.
+        let is_news = heard.version < version
+            || heard.seen.iter().zip(seen).any(|(heard, seen)| heard < seen);
         heard.version = heard.version.max(version);
         for (heard, seen) in heard.seen.iter_mut().zip(seen) {
             *heard = (*heard).max(*seen);
@@ -288,6 +315,10 @@ impl Partition {
         let oldest = confirmed.into_iter().min().unwrap_or(self.agreed.version);
         self.sponsored.retain(|sponsored| sponsored.version > oldest);
         self.serve_all(step);
+        if is_news && !self.waiting.is_empty() {
+            self.soon.extend(self.waiting.iter().cloned());
+            step.wake_at(step.now, self.id);
+        }
     }
 
     pub(super) fn version_of(&self, site: SiteId) -> Version {
@@ -298,11 +329,16 @@ impl Partition {
     /// Handles what another site needs of a key.
     fn on_need(&mut self, step: &mut Step<'_>, from: SiteId, key: &Key, need: Need) {
         self.note_use_elsewhere(step);
+        if matches!(need, Need::Reports | Need::Room) && step.config.policy(key).is_some() {
+            // What it waits for may arrive here later. It asks again before this time.
+            let until = step.now.after(2 * step.config.timing.retry);
+            self.counter(key).eager.insert(from, until);
+        }
         match need {
             Need::Reports => {}
             Need::Narrow => self.end_for_reader(step, key),
             Need::Room => self.end_for_holder(step, key),
         }
-        self.report(step, from);
+        self.report_soon(step, from);
     }
 }

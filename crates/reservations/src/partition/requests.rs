@@ -316,6 +316,9 @@ impl Partition {
         counter.give_back(take);
         counter.promise(held.epoch, held.tokens);
         counter.used = Some(now);
+        if counter.awaits_end.is_some() {
+            self.visit_soon(step, &held.key);
+        }
     }
 
     /// Restores the tokens of a promise.

@@ -337,16 +337,40 @@ impl Partition {
         let version = self.agreed.version;
         let ended = self.ended();
         let used = self.is_used(step);
+        self.owed.remove(&to);
+        self.reported.insert(to, step.now);
         step.send(self.id, to, Body::Report { version, seen, ended, used });
+    }
+
+    /// Reports to a site without waiting for the timer, but not too often.
+    pub(super) fn report_soon(&mut self, step: &mut Step<'_>, to: SiteId) {
+        let last = self.reported.get(&to);
+        let at = last.map_or(step.now, |last| last.after(step.config.timing.spacing));
+        let at = *self.owed.entry(to).or_insert(at);
+        step.wake_at(at, self.id);
+    }
+
+    /// Sends the reports that are due to sites that wait for them.
+    pub(super) fn pay_reports(&mut self, step: &mut Step<'_>) {
+        if !self.filling.is_filled() {
+            return self.owed.clear();
+        }
+        let due = self.owed.iter().filter(|(_, at)| **at <= step.now);
+        for to in due.map(|(to, _)| *to).collect::<Vec<_>>() {
+            self.report(step, to);
+        }
+        if let Some(at) = self.owed.values().min() {
+            step.wake_at(*at, self.id);
+        }
     }
 
     /// Sends all others what this site needs, but not too often.
     pub(super) fn need(&mut self, step: &mut Step<'_>, key: &Key, need: Need) {
         let counter = self.counter(key);
-        if !is_due(counter.next_need, step.now) {
+        if !is_due(counter.next_needs.get(&need).copied(), step.now) {
             return;
         }
-        counter.next_need = Some(step.now.after(step.config.timing.retry));
+        counter.next_needs.insert(need, step.now.after(step.config.timing.retry));
         for site in self.others().collect::<Vec<_>>() {
             step.send(self.id, site, Body::Ask { key: key.clone(), need });
         }

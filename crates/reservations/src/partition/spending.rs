@@ -9,7 +9,12 @@ use crate::outbox::Step;
 use crate::spent::Spent;
 
 impl Partition {
-    pub(crate) fn spend(&mut self, step: &Step<'_>, key: &[u8], tokens: Tokens) -> Option<Spent> {
+    pub(crate) fn spend(
+        &mut self,
+        step: &mut Step<'_>,
+        key: &[u8],
+        tokens: Tokens,
+    ) -> Option<Spent> {
         self.note_spending(step, key);
         self.recycle(step.config, key);
         let waits = |kind: Kind| {
@@ -32,7 +37,10 @@ impl Partition {
         if step.config.has(Rule::CountSpent) {
             counter.promise(epoch, tokens);
         }
-        if self.is_pending(&key) || self.has_few(step.config, &key) {
+        if self.is_half_used(&key) {
+            // The next updates should find free tokens.
+            self.visit_soon(step, &key);
+        } else if self.is_pending(&key) || self.has_few(step.config, &key) {
             self.visit_at(step.now, &key);
         }
         Some(Spent { key, epoch, tokens })

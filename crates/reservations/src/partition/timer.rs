@@ -23,13 +23,31 @@ impl Partition {
             self.due.remove(&place);
             let key = place.1;
             self.counter(&key).due = None;
-            self.visits += 1;
-            self.serve(step, &key);
-            self.look_after(step, &key);
-            if !self.counters.get(&key).is_some_and(Counter::is_awaited) {
-                self.waiting.remove(&key);
-            }
+            self.visit(step, &key);
         }
+    }
+
+    fn visit(&mut self, step: &mut Step<'_>, key: &Key) {
+        self.visits += 1;
+        self.serve(step, key);
+        self.look_after(step, key);
+        if !self.counters.get(key).is_some_and(Counter::is_awaited) {
+            self.waiting.remove(key);
+        }
+    }
+
+    /// Does what cannot wait for the next tick.
+    pub(crate) fn on_soon(&mut self, step: &mut Step<'_>) {
+        for key in std::mem::take(&mut self.soon) {
+            self.visit(step, &key);
+        }
+        self.pay_reports(step);
+    }
+
+    /// Visits a key without waiting for the next tick, once for all that happens until then.
+    pub(super) fn visit_soon(&mut self, step: &mut Step<'_>, key: &Key) {
+        step.wake_at(step.now, self.id);
+        self.soon.insert(key.clone());
     }
 
     /// Has the timer visit a key at a time or earlier.
@@ -67,6 +85,16 @@ impl Partition {
         [idle, again, counter.first_take_ends()].into_iter().flatten().min()
     }
 
+    /// Returns whether the site uses more than half of its tokens of a kind.
+    pub(super) fn is_half_used(&self, key: &[u8]) -> bool {
+        let Some(counter) = self.counters.get(key) else { return false };
+        let newest = self.open_grants(key).max_by_key(|grant| grant.epoch);
+        let in_use = counter.in_hand().plus(counter.unseen_tokens());
+        newest.is_some_and(|grant| {
+            Kind::BOTH.into_iter().any(|kind| in_use.get(kind) > grant.tokens.get(kind) / 2)
+        })
+    }
+
     /// Returns whether a report, a version or an answer may permit the site to do more.
     pub(super) fn is_pending(&self, key: &[u8]) -> bool {
         let Some(counter) = self.counters.get(key) else { return false };
@@ -76,15 +104,11 @@ impl Partition {
         let is_over = |grant: &Grant| {
             grant.site == self.me && grant.epoch <= stopped || self.agreed.is_over(grant)
         };
-        let newest = self.open_grants(key).max_by_key(|grant| grant.epoch);
-        let in_use = counter.in_hand().plus(counter.unseen_tokens());
-        let is_used = newest.is_some_and(|grant| {
-            Kind::BOTH.into_iter().any(|kind| in_use.get(kind) > grant.tokens.get(kind) / 2)
-        });
         asks || counter.shrinks
+            || counter.awaits_end.is_some()
             || counter.wants_room
             || record.raise.is_some()
-            || is_used
+            || self.is_half_used(key)
             || self.open_grants(key).count() > 1
             || record.grants.iter().any(is_over)
     }

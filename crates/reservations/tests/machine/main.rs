@@ -9,3 +9,4 @@ mod host;
 mod members;
 mod record;
 mod rights;
+mod waits;

@@ -257,6 +257,7 @@ impl World {
                 right: Duration::from_millis(80),
                 exclusion: Duration::from_millis(160),
                 report: Duration::from_millis(10),
+                spacing: Duration::from_millis(2),
                 retry: Duration::from_millis(8),
                 tick: Duration::from_millis(3),
                 patience: clients::PATIENCE,

@@ -42,6 +42,7 @@ impl BoundsShape {
             patience: ms(1000),
             keep: ms(random.within(200, 3000)),
             hold: ms(random.within(100, 600)),
+            spacing: ms(random.within(0, 5)),
         };
         BoundsShape { policy, timing, without: Default::default() }
     }
