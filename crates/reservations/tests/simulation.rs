@@ -120,6 +120,7 @@ fn every_rule_is_needed() {
         (Rule::LeaseFromSending, Wrong, 0),
         (Rule::DurablePromises, Wrong, 0),
         (Rule::SeeSponsorsVector, Wrong, 0),
+        (Rule::PinReports, Wrong, 1380),
         (Rule::FoundAfterEnds, Wrong, 110),
         (Rule::Capacity, Stuck, 0),
         (Rule::TakeBack, Stuck, 0),
