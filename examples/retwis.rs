@@ -283,7 +283,7 @@ const TEXTS: [&str; 4] =
 /// Number of users whom each user follows at first.
 const FOLLOWS: usize = 5;
 
-/// What visitors find at the beginning.
+/// The data before the visits.
 struct World {
     /// Random identifier of the run, which is part of all names.
     run: String,

@@ -313,7 +313,7 @@ const KINDS: [&str; 4] = ["view_event", "browse", "purchase", "add_event"];
 const MIX: [(&str, u64); 4] = [(KINDS[0], 70), (KINDS[1], 19), (KINDS[2], 10), (KINDS[3], 1)];
 const COUNTS: [&str; 3] = ["sold", "sold out", "cannot tell"];
 
-/// What visitors find at the beginning.
+/// The data before the visits.
 struct World {
     /// Random identifier of the run, which is part of all names.
     run: String,

@@ -113,7 +113,7 @@ impl Common {
     }
 }
 
-/// How far a visitor can trust what a page shows.
+/// Consistency of a page, as its visitor sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Trust {
     /// It is current.
@@ -124,7 +124,7 @@ pub(crate) enum Trust {
     Within(Interval<i64>),
 }
 
-/// What visitors did and saw.
+/// Actions and answers of visitors.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     times: BTreeMap<&'static str, Vec<Duration>>,
@@ -191,7 +191,7 @@ impl Tally {
     }
 }
 
-/// When visits end.
+/// End of the visits.
 #[derive(Clone, Copy)]
 pub(crate) enum Until {
     Passed(Duration),

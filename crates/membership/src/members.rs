@@ -156,6 +156,16 @@ impl Members {
         self.0[site.index()] == Slot::before(1)
     }
 
+    /// Returns whether another list says the same of all sites. A site that only one of the lists
+    /// contains must never have been a member.
+    pub fn agrees_with(&self, other: &Members) -> bool {
+        let listed = self.sites().min(other.sites());
+        let new = |members: &Members| {
+            SiteId::all(members.sites()).skip(listed).all(|site| members.is_new(site))
+        };
+        self.0[..listed] == other.0[..listed] && new(self) && new(other)
+    }
+
     /// Returns whether a list is valid.
     fn is_well_formed(&self) -> bool {
         self.sites() <= MAX_SITES
@@ -282,6 +292,16 @@ mod tests {
         for (ts, lost) in [(1, false), (2, true), (7, true), (8, false), (14, true), (28, false)] {
             assert_eq!(members.gap_of(C, Timestamp(ts)).is_some(), lost, "{ts}");
         }
+    }
+
+    #[test]
+    fn lists_agree_if_they_say_the_same_of_all_sites() {
+        let all = Members::new(3);
+        assert!(all.agrees_with(&all) && !all.agrees_with(&Members::new(2)));
+        let longer = Members::founded(3, 5);
+        assert!(all.agrees_with(&longer) && longer.agrees_with(&all));
+        let removed = all.changed(A, C, Change::Remove).unwrap();
+        assert!(!removed.agrees_with(&all) && !longer.agrees_with(&removed));
     }
 
     #[test]

@@ -57,7 +57,7 @@ struct Session {
     left: usize,
 }
 
-/// What a client knows of an attempt to change counters.
+/// An attempt to change counters, as its client knows it.
 #[derive(Debug)]
 struct Attempt {
     changes: Vec<(Key, i64)>,
@@ -413,7 +413,7 @@ impl CompleteReaders {
     }
 }
 
-/// What a client learns of an attempt.
+/// Outcome of an attempt, as its client learns it.
 enum Fate {
     Committed,
     Never,

@@ -260,7 +260,10 @@ pub enum CommandError {
         /// The site.
         site: SiteId,
     },
-    /// The key of a complete read changes too often.
+    /// The sites do not have the same list of sites, so that a complete read cannot ask all.
+    ListsDiffer,
+    /// The key of a complete read changes too often, or is changed by a transaction that is not
+    /// decided.
     Changing {
         /// The key.
         key: Key,
@@ -417,7 +420,17 @@ impl fmt::Display for CommandError {
             }
             CommandError::Changing { key } => {
                 let key = String::from_utf8_lossy(key.as_bytes());
-                write!(f, "'{key}' changes too often for a read that contains all changes")
+                write!(
+                    f,
+                    "'{key}' changes too often for a read that contains all changes, or is changed by a \
+                     transaction that is not decided yet"
+                )
+            }
+            CommandError::ListsDiffer => {
+                write!(
+                    f,
+                    "the list of sites is changing, and the read needs the answers of all sites"
+                )
             }
             CommandError::Guarded { refusal, .. } => write!(
                 f,

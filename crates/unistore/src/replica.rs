@@ -488,7 +488,7 @@ impl Replica {
 
     /// Returns the meet of `future` with the snapshots of all running transactions and transfers.
     pub(crate) fn floor(&self, future: Vector) -> Vector {
-        let floor = self.strong.floor(self.coordinator.floor(future));
+        let floor = self.complete.floor(self.strong.floor(self.coordinator.floor(future)));
         if self.worker.config.keeps(Rule::DonorHoldsSnapshot) {
             self.donor.floor(floor)
         } else {

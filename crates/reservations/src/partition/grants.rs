@@ -15,7 +15,7 @@ use crate::rare;
 use crate::record::Record;
 
 /// Number of grants of a site for a key, ended ones included, up to which it removes those of a key
-/// in use only if somebody needs the room.
+/// in use only if a site needs the room.
 pub(super) const FEW_GRANTS: usize = 4;
 
 impl Partition {

@@ -16,13 +16,13 @@ use crate::outbox::Step;
 /// site requests fewer.
 const NARROW_LEASES: u32 = 10;
 
-/// What a site would like to have of a key.
+/// Tokens of a key that a site may request.
 struct Wish {
     /// Tokens of its newest grant.
     granted: Tokens,
-    /// What it would have then.
+    /// Tokens that it has after the request.
     desired: Tokens,
-    /// What those who wait need at least.
+    /// Least number that waiting updates need.
     least: Tokens,
     /// First waiting update of each kind.
     heads: Tokens,

@@ -1,5 +1,5 @@
-//! What an update of a small counter waits for: reports, confirmations, other sites' tokens. None
-//! of it waits for a timer.
+//! Updates of small counters, which wait for reports, confirmations and tokens of other sites, but
+//! not for the timer.
 
 use std::time::Duration;
 

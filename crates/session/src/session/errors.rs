@@ -59,7 +59,9 @@ impl<W: Context> ClientSession<W> {
                 "UNAVAILABLE site {} does not answer, and the read needs the answers of all sites",
                 self.worker.site_name(*site)
             ),
-            CommandError::Unavailable { .. } | CommandError::NotHereYet => {
+            CommandError::Unavailable { .. }
+            | CommandError::NotHereYet
+            | CommandError::ListsDiffer => {
                 format!("UNAVAILABLE {error}")
             }
             CommandError::TimedOut { origin, behind } => self.timeout_reply(*origin, *behind),

@@ -50,18 +50,18 @@ impl Way {
     }
 }
 
-/// Monitors of the session's remote reads, by operation and level.
+/// Monitors of the session's remote reads, by operation, level and way.
 #[derive(Debug, Default)]
-pub(crate) struct Monitors(Vec<(CommandId, Level, Box<Monitor>)>);
+pub(crate) struct Monitors(Vec<((CommandId, Level, Way), Box<Monitor>)>);
 
 impl Monitors {
-    fn of(&mut self, command: CommandId, level: Level, now: Duration) -> &mut Monitor {
-        let found = self.0.iter().position(|(of, at, _)| (*of, *at) == (command, level));
+    fn of(&mut self, reads: (CommandId, Level, Way), now: Duration) -> &mut Monitor {
+        let found = self.0.iter().position(|(of, _)| *of == reads);
         let at = found.unwrap_or_else(|| {
-            self.0.push((command, level, Box::new(Monitor::new(now))));
+            self.0.push((reads, Box::new(Monitor::new(now))));
             self.0.len() - 1
         });
-        &mut self.0[at].2
+        &mut self.0[at].1
     }
 }
 
@@ -188,8 +188,8 @@ impl<W: Context> ClientSession<W> {
         let (strongest, way) = ways[0];
         let locals = if way.is_remote() { &ways[1..] } else { ways };
         let now = self.monitored_time();
-        let attempts =
-            way.is_remote() && self.monitors.of(command, strongest, now).attempts(now, bound);
+        let attempts = way.is_remote()
+            && self.monitors.of((command, strongest, way), now).attempts(now, bound);
         let strong = attempts.then(|| self.remote_read(command, op, way));
         let worker = Rc::clone(&self.worker);
         let mut strong = pin!(async move {
@@ -235,7 +235,7 @@ impl<W: Context> ClientSession<W> {
         }
         if attempts {
             let now = self.monitored_time();
-            let monitor = self.monitors.of(command, strongest, now);
+            let monitor = self.monitors.of((command, strongest, way), now);
             match response {
                 Some(_) => monitor.arrived(now, began.elapsed()),
                 None => monitor.given_up(now, bound),

@@ -44,6 +44,11 @@ impl Waiting {
         let (kind, pasts, until) = (Kind::Attach, Pasts::causal(past), None);
         Waiting { request, kind, pasts, since, until }
     }
+
+    /// Returns the causal past that it waits for.
+    pub(super) fn past(&self) -> Vector {
+        self.pasts.causal
+    }
 }
 
 impl Replica {

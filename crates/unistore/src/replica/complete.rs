@@ -3,19 +3,20 @@
 //!
 //! UniStore has no such reads. They are the counterpart of reads at level ALL after writes at level
 //! ONE (IPA §4.1). The reader executes a causal read at its own site, and asks every site whether
-//! the key has changed since the snapshot of the read. If it has not, the result is what a reader
-//! who knew everything would have read at the moment of the execution. If it has, the reader waits
-//! for the changes and begins again. `docs/decisions/0047-complete-reads.md` explains why that
+//! the key has changed since the snapshot of the read. If it has not, the result contains exactly
+//! the updates that were committed at the moment of the execution. If it has, the reader waits for
+//! the changes and begins again. `docs/decisions/0047-complete-reads.md` explains why that
 //! suffices.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use solera_certification::{GroupPayload, TransactionId};
 use solera_data::{Key, Op};
 use solera_levels::Level;
 use solera_machine::{Address, Now, RequestId};
-use solera_membership::{Members, SiteStatus};
+use solera_membership::Members;
 use solera_time::{Monotonic, Origin, SiteId, Timestamp, Vector};
 
 use super::Replica;
@@ -23,7 +24,7 @@ use super::barriers::Waiting;
 use crate::command::{CommandError, Response, TxId};
 use crate::config::Rule;
 use crate::groups::group_of;
-use crate::message::{Message, Write};
+use crate::message::{Message, Update, Write};
 use crate::rare;
 
 /// Time after which sites that have not answered are asked again, because a link may have lost the
@@ -31,20 +32,25 @@ use crate::rare;
 const RETRY: Duration = Duration::from_secs(1);
 /// Pause before a read begins again because sites have different lists of sites.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Largest number of questions that wait at a worker. Readers send further ones again.
+const MOST_QUESTIONS: usize = 4096;
 
 /// Complete reads of this worker's clients, and questions of readers.
 #[derive(Debug)]
 pub(crate) struct CompleteReads {
     reading: BTreeMap<RequestId, Reading>,
-    questions: Vec<Question>,
+    questions: BTreeMap<QuestionId, Question>,
     /// Number of the last round of questions, also of earlier runs of this worker.
     round: u64,
 }
 
+/// The reader, its request, and the number of the round.
+type QuestionId = (Address, RequestId, u64);
+
 /// A complete read without a response.
 #[derive(Debug)]
 struct Reading {
-    /// The client's past, and the changes that sites have reported.
+    /// The client's past.
     past: Vector,
     key: Key,
     op: Op,
@@ -54,12 +60,13 @@ struct Reading {
 
 #[derive(Debug)]
 enum Stage {
-    /// It begins again at this time.
+    /// It begins again at this time, because the sites have different lists of sites.
     Pausing(Monotonic),
-    /// The snapshots of this site do not contain the past yet.
+    /// The snapshots of this site do not contain the past yet, or the changes that a site has
+    /// reported.
     Waiting(Waiting),
-    /// The owner of the key executes the operation.
-    Executing,
+    /// The owner of the key executes the operation, on this snapshot or a later one.
+    Executing(Vector),
     /// The sites are asked for changes.
     Asking(Round),
 }
@@ -69,8 +76,12 @@ enum Stage {
 struct Round {
     number: u64,
     sent: Monotonic,
-    /// Snapshot of the read.
+    /// Snapshot of the read, with the greatest time of this site, which has executed everything
+    /// until then.
     since: Vector,
+    /// A snapshot that `since` covers. While it is live, no site forgets an update that is not
+    /// within it.
+    snapshot: Vector,
     /// The list of sites that all answers must have.
     members: Members,
     /// Sites that have not answered.
@@ -83,9 +94,6 @@ struct Round {
 /// not decided here. Their clients may have the answer already.
 #[derive(Debug)]
 struct Question {
-    from: Address,
-    request: RequestId,
-    round: u64,
     key: Key,
     since: Vector,
     prepared: BTreeSet<TxId>,
@@ -96,11 +104,23 @@ struct Question {
 impl CompleteReads {
     /// `first`: a number above all rounds of earlier runs.
     pub(crate) fn new(first: u64) -> CompleteReads {
-        CompleteReads { reading: BTreeMap::new(), questions: Vec::new(), round: first }
+        CompleteReads { reading: BTreeMap::new(), questions: BTreeMap::new(), round: first }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.reading.is_empty() && self.questions.is_empty()
+    }
+
+    /// Returns the meet of `floor` with the snapshots of reads that sites are asked about.
+    pub(crate) fn floor(&self, mut floor: Vector) -> Vector {
+        for reading in self.reading.values() {
+            if let Stage::Executing(snapshot) | Stage::Asking(Round { snapshot, .. }) =
+                &reading.stage
+            {
+                floor.meet(snapshot);
+            }
+        }
+        floor
     }
 
     /// Returns whether a request is a complete read without a response.
@@ -126,7 +146,7 @@ impl Replica {
     ) {
         let (since, stage) = (now.monotonic, Stage::Pausing(now.monotonic));
         self.complete.reading.insert(request, Reading { past, key, op, since, stage });
-        self.advance_complete_read(now, request);
+        self.wait_complete(now, request, past);
     }
 
     /// Continues complete reads, and answers questions.
@@ -142,35 +162,55 @@ impl Replica {
         let over = now.monotonic.since(reading.since) >= self.worker.config.timing.strong_timeout;
         match &reading.stage {
             Stage::Asking(round) => {
-                let dead = |site: &&SiteId| over || self.worker.detector.suspects(**site);
-                if let Some(site) = round.silent.iter().find(dead).copied() {
+                let suspected = |site: &&SiteId| self.worker.detector.suspects(**site);
+                if let Some(site) = round.silent.iter().find(suspected).copied() {
                     self.fail_complete_read(request, CommandError::SiteSilent { site });
+                } else if over {
+                    self.fail_changing(request);
                 } else if now.monotonic.since(round.sent) >= RETRY {
                     self.ask_silent(now, request);
                 }
             }
-            Stage::Executing if over => {
+            Stage::Executing(_) if over => {
                 self.fail_complete_read(request, CommandError::PartitionSlow);
             }
-            Stage::Executing => {}
-            _ if over => {
-                let key = reading.key.clone();
-                self.fail_complete_read(request, CommandError::Changing { key });
+            Stage::Executing(_) => {}
+            Stage::Pausing(_) if over => {
+                self.fail_complete_read(request, CommandError::ListsDiffer);
             }
-            Stage::Pausing(until) if now.monotonic >= *until => self.wait_complete(now, request),
+            Stage::Pausing(until) if now.monotonic >= *until => {
+                let past = reading.past;
+                self.wait_complete(now, request, past);
+            }
             Stage::Pausing(_) => {}
+            Stage::Waiting(_) if over => self.fail_changing(request),
             Stage::Waiting(waiting) => match self.outcome_of(now, waiting) {
-                Some(Response::Attached) => self.execute_complete_read(request),
+                Some(Response::Attached) => {
+                    let past = waiting.past();
+                    self.execute_complete_read(now, request, past);
+                }
+                // A change of a site that has been removed since may be lost. The client has not
+                // seen it.
+                Some(Response::Failed(CommandError::Lost { .. }))
+                    if waiting.past() != reading.past =>
+                {
+                    self.pause_complete_read(now, request);
+                }
                 Some(Response::Failed(error)) => self.fail_complete_read(request, error),
                 _ => {}
             },
         }
     }
 
-    /// Waits until the snapshots of this site contain the read's past.
-    fn wait_complete(&mut self, now: Now, request: RequestId) {
+    fn pause_complete_read(&mut self, now: Now, request: RequestId) {
+        if let Some(reading) = self.complete.reading.get_mut(&request) {
+            reading.stage = Stage::Pausing(now.monotonic.after(PAUSE));
+        }
+    }
+
+    /// Waits until the snapshots of this site contain a past.
+    fn wait_complete(&mut self, now: Now, request: RequestId, past: Vector) {
         let Some(reading) = self.complete.reading.get_mut(&request) else { return };
-        let past = reading.past;
         reading.stage = Stage::Waiting(Waiting::attach(request, past, now.monotonic));
         self.advance_complete_read(now, request);
         let reading = self.complete.reading.get(&request);
@@ -181,11 +221,12 @@ impl Replica {
         }
     }
 
-    fn execute_complete_read(&mut self, request: RequestId) {
+    fn execute_complete_read(&mut self, now: Now, request: RequestId, mut past: Vector) {
+        let snapshot = self.worker.start_snapshot(now, &past);
+        self.worker.add_remote_entries(&mut past, &snapshot);
         let Some(reading) = self.complete.reading.get_mut(&request) else { return };
-        reading.stage = Stage::Executing;
-        let (past, level) = (reading.past, Level::Causal);
-        let (key, op) = (reading.key.clone(), reading.op.clone());
+        reading.stage = Stage::Executing(snapshot);
+        let (level, key, op) = (Level::Causal, reading.key.clone(), reading.op.clone());
         let owner = self.owner_of(&key);
         self.worker.send(owner, Message::Execute { request, past, level, key, op });
     }
@@ -200,14 +241,11 @@ impl Replica {
     ) {
         let Some(reading) = self.complete.reading.get_mut(&request) else { return };
         // A response to an earlier attempt changes nothing.
-        if !matches!(reading.stage, Stage::Executing) {
-            return;
-        }
+        let Stage::Executing(snapshot) = reading.stage else { return };
         let Response::Executed { pasts, .. } = &response else {
             return self.end_complete_read(request, response);
         };
         let me = self.worker.me;
-        // The snapshot contains everything that this site has executed.
         let since = pasts.causal.with(me, Timestamp::MAX);
         let members = self.worker.dissemination.members.clone();
         let silent = match self.worker.config.keeps(Rule::AskEverySite) {
@@ -216,7 +254,8 @@ impl Replica {
         };
         self.complete.round += 1;
         let (number, sent) = (self.complete.round, now.monotonic);
-        reading.stage = Stage::Asking(Round { number, sent, since, members, silent, response });
+        reading.stage =
+            Stage::Asking(Round { number, sent, since, snapshot, members, silent, response });
         self.ask_silent(now, request);
     }
 
@@ -243,8 +282,9 @@ impl Replica {
         key: Key,
         since: Vector,
     ) {
-        let again = |it: &Question| (it.from, it.request, it.round) == (from, request, round);
-        if self.complete.questions.iter().any(again) {
+        let (id, asked) = ((from, request, round), now.monotonic);
+        let questions = &self.complete.questions;
+        if questions.contains_key(&id) || questions.len() >= MOST_QUESTIONS {
             return;
         }
         let (mut prepared, mut strong) = (BTreeSet::new(), BTreeSet::new());
@@ -252,14 +292,12 @@ impl Replica {
             prepared = self.participant.preparing(&key);
             strong = self.undecided_strong(&key);
         }
-        if !prepared.is_empty() || !strong.is_empty() {
+        let mut question = Question { key, since, prepared, strong, asked };
+        if !self.answer_question(id, &mut question) {
             self.worker.reach(rare::ANSWER_WAITS);
             self.worker.note_activity(now);
+            self.complete.questions.insert(id, question);
         }
-        let asked = now.monotonic;
-        let question = Question { from, request, round, key, since, prepared, strong, asked };
-        self.complete.questions.push(question);
-        self.answer_questions(now);
     }
 
     /// Returns the strong transactions that may change a key and are not stored here, although
@@ -276,56 +314,65 @@ impl Replica {
     /// Answers the questions that need not wait any more.
     fn answer_questions(&mut self, now: Now) {
         let patience = self.worker.config.timing.strong_timeout;
-        for mut question in std::mem::take(&mut self.complete.questions) {
-            question.prepared.retain(|tx| self.participant.is_prepared(*tx));
-            let partition = self.worker.partition_of(&question.key);
-            let index = self.worker.index_of(partition).expect("questions are routed by owner");
-            let stored = self.worker.partitions[index].known_vec.strong;
-            let (service, group) = (&self.strong.service, group_of(partition));
-            let mut forgotten = false;
-            question.strong.retain(|tid| {
-                let settled = service.is_settled(group, *tid, stored);
-                forgotten |= settled.is_none();
-                settled == Some(false)
-            });
-            if forgotten || (question.prepared.is_empty() && question.strong.is_empty()) {
-                let Question { from, request, round, key, since, .. } = question;
-                // It is not known here whether a forgotten transaction has changed the key. The
-                // next question finds it stored at a site that is asked.
-                let later = match forgotten {
-                    true => Some(Vector::zero(self.worker.config.topology.sites())),
-                    false => self.changes(index, &key, &since),
-                };
-                let members = self.worker.dissemination.members.clone();
-                self.worker.send(from, Message::Changes { request, round, later, members });
-            } else if now.monotonic.since(question.asked) < patience {
-                self.complete.questions.push(question);
+        for (id, mut question) in std::mem::take(&mut self.complete.questions) {
+            let waits = now.monotonic.since(question.asked) < patience;
+            if !self.answer_question(id, &mut question) && waits {
+                self.complete.questions.insert(id, question);
             }
         }
     }
 
+    /// Answers a question if it need not wait for transactions. Returns whether it did.
+    fn answer_question(&mut self, id: QuestionId, question: &mut Question) -> bool {
+        question.prepared.retain(|tx| self.participant.is_prepared(*tx));
+        let partition = self.worker.partition_of(&question.key);
+        let index = self.worker.index_of(partition).expect("questions are routed by owner");
+        let stored = self.worker.partitions[index].known_vec.strong;
+        let (service, group) = (&self.strong.service, group_of(partition));
+        let mut forgotten = false;
+        question.strong.retain(|tid| {
+            let settled = service.is_settled(group, *tid, stored);
+            forgotten |= settled.is_none();
+            settled == Some(false)
+        });
+        let waits = !question.prepared.is_empty() || !question.strong.is_empty();
+        if waits && !forgotten {
+            return false;
+        }
+        // It is not known here whether a forgotten transaction has changed the key. The next
+        // question finds it stored at a site that is asked.
+        let later = match forgotten {
+            true => Some(Vector::zero(self.worker.config.topology.sites())),
+            false => self.changes(index, &question.key, &question.since),
+        };
+        let (from, request, round) = id;
+        let members = self.worker.dissemination.members.clone();
+        self.worker.send(from, Message::Changes { request, round, later, members });
+        true
+    }
+
     /// Returns a past that contains the changes of a key since a snapshot, as far as this worker
-    /// answers for them: those of its own site, strong ones, and those of leaving sites, which do
-    /// not answer although other sites may have shown their updates. Returns `None` if there are
-    /// none.
+    /// answers for them: those of its own site, strong ones, and those of sites that are no members
+    /// any more, which other sites may have shown. Returns `None` if there are none.
     fn changes(&self, index: usize, key: &Key, since: &Vector) -> Option<Vector> {
         let (partition, members) =
             (&self.worker.partitions[index], &self.worker.dissemination.members);
-        let leaving = members.which(SiteStatus::Leaving).map(Origin::Site);
+        let answers = |site: &SiteId| *site == self.worker.me || !members.is_member(*site);
+        let origins = SiteId::all(members.sites()).filter(answers).map(Origin::Site);
         let mut later = None;
-        for origin in leaving.chain([Origin::Site(self.worker.me), Origin::Strong]) {
+        for origin in origins.chain([Origin::Strong]) {
             let committed = &partition.committed[origin];
-            // An update is visible with everything on which it depends.
-            let unseen = committed.iter().filter(|update| !update.within(since));
-            let changes = unseen.filter(|it| it.writes.iter().any(|write| write.key == *key));
-            for update in changes {
+            let changes = |update: &&Arc<Update>| {
+                // An update is visible with everything on which it depends.
+                update.writes.iter().any(|write| write.key == *key) && !update.within(since)
+            };
+            for update in committed.iter().filter(changes) {
                 later.get_or_insert(Vector::zero(members.sites())).join(&update.commit_vec());
             }
-            // What was forgotten may have changed the key.
+            // Forgotten updates are within all live snapshots, also within that of the read.
             if committed.forgotten() > since[origin] {
-                later
-                    .get_or_insert(Vector::zero(members.sites()))
-                    .raise(origin, committed.forgotten());
+                let later = later.get_or_insert(Vector::zero(members.sites()));
+                later.raise(origin, committed.forgotten());
             }
         }
         later
@@ -345,18 +392,26 @@ impl Replica {
         if round.number != number {
             return;
         }
-        if round.members != *members {
-            reading.stage = Stage::Pausing(now.monotonic.after(PAUSE));
+        if !round.members.agrees_with(members) {
+            self.pause_complete_read(now, request);
             return self.worker.reach(rare::LISTS_DIFFER);
         }
         if let Some(later) = later {
-            reading.past.join(later);
-            return self.wait_complete(now, request);
+            let mut past = reading.past;
+            past.join(later);
+            return self.wait_complete(now, request, past);
         }
         round.silent.remove(&from);
         if round.silent.is_empty() {
             let response = round.response.clone();
             self.end_complete_read(request, response);
+        }
+    }
+
+    fn fail_changing(&mut self, request: RequestId) {
+        if let Some(reading) = self.complete.reading.get(&request) {
+            let key = reading.key.clone();
+            self.fail_complete_read(request, CommandError::Changing { key });
         }
     }
 

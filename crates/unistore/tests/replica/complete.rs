@@ -3,7 +3,7 @@
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Address, Machine, PartitionId, RequestId};
-use solera_membership::Change;
+use solera_membership::{Change, SiteStatus};
 use solera_time::{SiteId, Vector};
 use solera_unistore::{Command, CommandError, Input, Kind, Message, Response, Rule};
 
@@ -137,6 +137,70 @@ fn a_cancelled_read_is_not_answered() {
     stage.replicas.get_mut(&at(0, 0)).unwrap().handle(now, Input::Cancel { request });
     stage.pass(500, always);
     assert!(!stage.replies.contains_key(&request));
+}
+
+/// A snapshot contains an update only with everything on which it depends, and no site forgets the
+/// update while the snapshot is live.
+#[test]
+fn an_update_outside_of_the_snapshot_is_not_forgotten() {
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    stage.pass(200, always);
+    let slow = |from: Address, to: Address| (from, to) != (at(2, 0), at(0, 0));
+    stage.pass(60, slow);
+    // The update depends on times of site 2 that site 0 has not received.
+    let add = stage.execute(at(1, 0), Vector::zero(3), "n", Op::IncrBy(5));
+    assert!(matches!(stage.reply(add), Response::Executed { .. }));
+    stage.pass(60, slow);
+    let request = read(&mut stage, at(0, 0), "n");
+    // The question to site 1 is lost, and sent again later.
+    let lost = stage.links.get_mut(&(at(0, 0), at(1, 0))).unwrap();
+    lost.retain(|message| !matches!(message, Message::AskChanges { .. }));
+    stage.pass(900, always);
+    assert!(!stage.replies.contains_key(&request));
+    stage.pass(700, always);
+    assert_eq!(stage.outcome(request), number(5));
+}
+
+/// Lets `ms` milliseconds pass. No STABLEVEC arrives at site 0.
+fn pass_without_vectors(stage: &mut Stage, ms: u64, open: impl Fn(Address, Address) -> bool) {
+    for _ in 0..ms / 10 {
+        stage.pass(10, |_, _| false);
+        for _ in 0..2 {
+            for ((_, to), messages) in &mut stage.links {
+                if *to == at(0, 0) {
+                    messages.retain(|message| !matches!(message, Message::StableVec { .. }));
+                }
+            }
+            stage.deliver(&open);
+        }
+    }
+}
+
+/// A site is removed when all others store the same history of it. One of them may not show it yet,
+/// although another one has shown it.
+#[test]
+fn updates_of_a_removed_site_are_not_missed() {
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    stage.pass(200, always);
+    let add = stage.execute(at(2, 0), Vector::zero(3), "n", Op::IncrBy(5));
+    assert!(matches!(stage.reply(add), Response::Executed { .. }));
+    pass_without_vectors(&mut stage, 100, always);
+    let first = read(&mut stage, at(1, 0), "n");
+    pass_without_vectors(&mut stage, 50, always);
+    assert_eq!(stage.outcome(first), number(5));
+    let now = stage.now();
+    let removes = stage.replicas.get_mut(&at(1, 0)).unwrap();
+    removes.change_members(now, SiteId(2), Change::Remove).unwrap();
+    let cut = |from: Address, to: Address| from.site.0 != 2 && to.site.0 != 2;
+    pass_without_vectors(&mut stage, 1000, cut);
+    for site in [0, 1] {
+        let members = stage.replicas[&at(site, 0)].members();
+        assert_eq!(members.status(SiteId(2)), SiteStatus::Gone);
+    }
+    let second = read(&mut stage, at(0, 0), "n");
+    pass_without_vectors(&mut stage, 200, cut);
+    stage.pass(500, cut);
+    assert_eq!(stage.outcome(second), number(5));
 }
 
 /// A site answers with its list of sites. If it differs, the reader learns the later one and asks

@@ -23,6 +23,8 @@ const USERS: usize = 200;
 /// second, and so on.
 const TWEETS: usize = 100;
 const RETWEETS: usize = 1000;
+/// Tweets of a run that may be retweeted.
+const MOST_TWEETS: usize = 10_000;
 /// Number of tweets that a timeline shows.
 const SHOWN: u32 = 5;
 
@@ -63,7 +65,9 @@ struct Retwis {
     policies: Policies,
     /// The first users have the most followers.
     popular: Rc<Zipf>,
-    /// Tweets that were seen, the popular ones first.
+    /// The first tweets get the most retweets.
+    retweeted: Rc<Zipf>,
+    /// The tweets, the oldest first.
     tweets: Rc<RefCell<Vec<String>>>,
 }
 
@@ -135,8 +139,9 @@ impl<S: Session> Workload<S> for Retwis {
             RETWEET => {
                 let tweet = {
                     let tweets = self.tweets.borrow();
-                    let popular = Zipf::new(tweets.len());
-                    tweets[popular.draw(random)].clone()
+                    let mut draws = std::iter::repeat_with(|| self.retweeted.draw(random));
+                    let drawn = draws.find(|it| *it < tweets.len()).unwrap_or_default();
+                    tweets[drawn].clone()
                 };
                 let (set, who) = (retweets(self.run, &tweet), format!("r{}", random.next()));
                 session.insert(&set, &[who], self.policies.retweets).await?;
@@ -184,8 +189,9 @@ fn measure<S: Store + 'static>(
     })?;
     let tweets = (0..TWEETS).map(|number| format!("first{number}")).collect();
     let popular = Rc::new(Zipf::new(USERS));
+    let retweeted = Rc::new(Zipf::new(MOST_TWEETS));
     let tweets = Rc::new(RefCell::new(tweets));
-    run(store, &Retwis { run: run_number, policies, popular, tweets }, pace)
+    run(store, &Retwis { run: run_number, policies, popular, retweeted, tweets }, pace)
 }
 
 /// Figure 11: latencies.
