@@ -81,7 +81,7 @@ enum Paper {
     Mixt,
     /// Occult (NSDI 2017), Figures 2 and 6 to 9
     Occult,
-    /// IPA (SoCC 2016), Figures 5 to 9
+    /// IPA (SoCC 2016), Figures 5 to 9 and 11
     Ipa,
     /// The table of costs of UniStore's virtual clusters; needs valgrind
     Calibrate,

@@ -340,7 +340,11 @@ impl fmt::Display for Cannot {
             Cannot::NoPolicy => write!(f, "the key has no bound"),
             Cannot::Nothing => write!(f, "the amount is 0"),
             Cannot::TooMany { most } => {
-                write!(f, "the update is too large: the value permits at most {most} tokens")
+                write!(
+                    f,
+                    "the update needs more than the {most} tokens that the value permits now, and other sites \
+                     hold some of them"
+                )
             }
             Cannot::NoTokens => write!(
                 f,

@@ -112,8 +112,9 @@ impl solera_machine::Recovery for Recovery {
         match self.unistore.each_key().find(|key| guarded.contains(key.as_bytes())) {
             None => Ok(()),
             Some(key) => Err(format!(
-                "'{key}' was written before its space had an error bound. Remove `error` from the space again, or \
-                 run `solera backup` without it and `solera restore` into a new cluster with it"
+                "'{key}' was written before its space had a bound. Remove `error`, or the type of a bounded \
+                 counter or a pool, from the space again, or run `solera backup` without it and `solera restore` \
+                 into a new cluster with it"
             )),
         }
     }
