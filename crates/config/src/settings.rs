@@ -315,7 +315,7 @@ const SPACES: [Setting; 11] = [
         "at_least",
         Unset,
         "weakest level at which [`SOLERA.READ`](spaces.md#the-weakest-level-of-reads) may read its keys: `causal` or \
-         `eventual`, or the level of the space; not with `pcpsi` and `primary` (experimental)",
+         `eventual`, or the strongest level of reads of the space; not with `pcpsi` and `primary` (experimental)",
     ),
 ];
 
