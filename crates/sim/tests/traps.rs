@@ -475,13 +475,13 @@ fn complete_reads_wait_for_decisions() {
 /// `docs/models/reservations` R2: an update that is promised may be decided.
 #[test]
 fn intervals_count_promises() {
-    without_of_bounds(solera_reservations::Rule::CountPromises, near(5, Scenario::from_seed));
+    without_of_bounds(solera_reservations::Rule::CountPromises, near(12, Scenario::from_seed));
 }
 
 /// H4: a token is used again before a reader has seen its update.
 #[test]
 fn tokens_of_bounds_are_recycled_when_readers_have_seen_them() {
-    without_of_bounds(solera_reservations::Rule::Recycling, near(27, Scenario::from_seed));
+    without_of_bounds(solera_reservations::Rule::Recycling, near(75, Scenario::from_seed));
 }
 
 /// A promise counts until the stream contains the updates of its transaction.
@@ -601,13 +601,13 @@ fn a_site_that_gives_rights_loses_them() {
 /// (B6).
 #[test]
 fn sites_are_counted_twice() {
-    without_of_bounds(solera_reservations::Rule::CountTwice, near(15, Scenario::from_seed));
+    without_of_bounds(solera_reservations::Rule::CountTwice, near(35, Scenario::from_seed));
 }
 
 /// A count misses updates that have committed (B6).
 #[test]
 fn counts_include_open_updates() {
-    without_of_bounds(solera_reservations::Rule::CountOpen, near(15, Scenario::from_seed));
+    without_of_bounds(solera_reservations::Rule::CountOpen, near(39, Scenario::from_seed));
 }
 
 /// Two sites add an element concurrently, and an interval counts it twice.
