@@ -84,7 +84,7 @@ fn a_reservation_without_tokens_is_refused_with_the_reason() {
         reason(host.answers().pop())
     };
     assert!(late(tokens(1, 0)).contains("no tokens in time"));
-    assert!(late(tokens(9, 0)).contains("at most 8 tokens"));
+    assert!(late(tokens(9, 0)).contains("more than the 8 tokens"));
     let guard = Guard { key: KEY.to_vec(), protocol: PROTOCOL.number, claim: vec![7] };
     let id = PromiseId { coordinator: 0, sequence: 2 };
     let (guards, snapshot) = (guard.into(), Vector::zero(SITES));
