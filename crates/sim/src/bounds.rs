@@ -19,15 +19,18 @@ use solera_unistore::{Command, CommandError, Kind, Response, TxId};
 use crate::queue::MS;
 use crate::random::Random;
 use crate::scenario::{BOUNDS_PREFIX as PREFIX, RIGHTS_PREFIX, SIZES_PREFIX, Scenario};
+use crate::sessions::{Load, Sessions};
 use crate::world::{SiteState, World, WorldEvent};
 
-/// Wake-ups of these sessions, beyond those of other clients.
-const WAKES: usize = 1 << 45;
-/// Requests of these sessions.
-const REQUESTS: u64 = 9 << 59;
+const LOAD: Load = Load {
+    name: "bounds",
+    wakes: 1 << 45,
+    requests: 9 << 59,
+    steps: 45,
+    begin: 100 * MS,
+    pause: 60 * MS,
+};
 const SESSIONS: usize = 5;
-/// Number of steps of each session.
-const STEPS: usize = 45;
 const KEYS: u64 = 3;
 /// Number of counters that must not become negative.
 const HARD_KEYS: u64 = 2;
@@ -43,7 +46,6 @@ const PATIENCE: Duration = Duration::from_millis(1800);
 
 #[derive(Clone, Debug)]
 enum Doing {
-    Nothing,
     /// Changes one counter or set.
     Single,
     /// Reads the value of a counter that must not become negative.
@@ -57,17 +59,6 @@ enum Doing {
         key: Key,
         begin: u64,
     },
-    Done,
-}
-
-#[derive(Debug)]
-struct BoundsSession {
-    doing: Doing,
-    worker: Address,
-    request: RequestId,
-    tx: Option<TxId>,
-    attempt: usize,
-    left: usize,
 }
 
 /// A change of a counter, or of a set if it names elements.
@@ -124,9 +115,7 @@ pub(crate) struct BoundsSessions {
     partitions: u16,
     sites: usize,
     tolerance_ppm: i128,
-    sessions: Vec<BoundsSession>,
-    random: Random,
-    requests: u64,
+    sessions: Sessions<Doing>,
     attempts: Vec<Attempt>,
     /// Elements of the set with distinct elements that were added, and not removed.
     elements: Vec<u64>,
@@ -144,17 +133,10 @@ pub(crate) struct BoundsSessions {
 
 impl BoundsSessions {
     pub(crate) fn new(scenario: &Scenario, world: &mut World) -> Self {
-        let mut random = Random::new(scenario.seed.wrapping_mul(86_028_157).wrapping_add(5));
+        let random = Random::new(scenario.seed.wrapping_mul(86_028_157).wrapping_add(5));
         let workers: Vec<Address> = scenario.topology.all_workers().collect();
         let count = if scenario.bounds.is_some() { SESSIONS } else { 0 };
-        let sessions = (0..count)
-            .map(|index| {
-                world.wake(WAKES + index, random.within(0, 100 * MS));
-                let (worker, request) = (workers[0], RequestId(0));
-                let (doing, tx) = (Doing::Nothing, None);
-                BoundsSession { doing, worker, request, tx, attempt: 0, left: STEPS }
-            })
-            .collect();
+        let sessions = Sessions::new(LOAD, count, workers.clone(), random, world);
         let tolerance_ppm = scenario.bounds.as_ref().map_or(0, |it| it.policy.tolerance_ppm);
         BoundsSessions {
             workers,
@@ -162,8 +144,6 @@ impl BoundsSessions {
             sites: scenario.topology.sites(),
             tolerance_ppm: tolerance_ppm.into(),
             sessions,
-            random,
-            requests: REQUESTS,
             attempts: Vec::new(),
             elements: Vec::new(),
             added: 0,
@@ -181,7 +161,7 @@ impl BoundsSessions {
     /// Returns the past of a session: nothing, or what another client of the site has seen.
     fn past(&mut self, site: SiteId) -> Vector {
         let mut past = Vector::zero(self.sites);
-        if self.random.below(100) < 40 {
+        if self.sessions.random.below(100) < 40 {
             past.strong = self.strong[site.index()];
         }
         past
@@ -189,37 +169,32 @@ impl BoundsSessions {
 
     /// Returns whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
-        self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
+        self.sessions.all_done()
     }
 
     /// Returns the sessions that are not finished.
     pub(crate) fn stuck(&self) -> Vec<String> {
-        let waiting = self.sessions.iter().filter(|session| !matches!(session.doing, Doing::Done));
-        waiting.map(|session| format!("bounds: {session:?}")).collect()
-    }
-
-    /// Returns whether a request belongs to these sessions.
-    fn is_own(request: RequestId) -> bool {
-        (REQUESTS..REQUESTS + (1 << 58)).contains(&request.0)
+        self.sessions.stuck()
     }
 
     /// Handles an event. Returns it if it is not for these sessions only.
     pub(crate) fn observe(&mut self, world: &mut World, event: WorldEvent) -> Option<WorldEvent> {
         match event {
-            WorldEvent::Wake(index) if (WAKES..WAKES + SESSIONS).contains(&index) => {
-                self.wake(world, index - WAKES);
-            }
-            WorldEvent::Refused(from, request) if BoundsSessions::is_own(request) => {
-                if let Some(index) = self.waiting(from, request) {
+            WorldEvent::Wake(number) => match self.sessions.woken(number) {
+                Some(index) => self.wake(world, index),
+                None => return Some(event),
+            },
+            WorldEvent::Refused(from, request) if self.sessions.is_own(request) => {
+                if let Some((index, _)) = self.sessions.waiting(from, request) {
                     self.end(world, index, Fate::Never, "bounds: not taken");
                 }
             }
-            WorldEvent::Unanswered(from, request) if BoundsSessions::is_own(request) => {
-                if let Some(index) = self.waiting(from, request) {
+            WorldEvent::Unanswered(from, request) if self.sessions.is_own(request) => {
+                if let Some((index, _)) = self.sessions.waiting(from, request) {
                     self.end(world, index, Fate::Unknown, "bounds: unanswered");
                 }
             }
-            WorldEvent::Reply(from, request, response) if BoundsSessions::is_own(request) => {
+            WorldEvent::Reply(from, request, response) if self.sessions.is_own(request) => {
                 self.reply(world, (from, request), response);
             }
             WorldEvent::Bounds(from, request, response) => {
@@ -235,11 +210,7 @@ impl BoundsSessions {
                         let seen = &mut self.strong[from.site.index()];
                         *seen = pasts.causal.strong.max(*seen);
                     }
-                    WorldEvent::SiteDown(site) => {
-                        self.give_up(world, |it| it.site.index() == *site)
-                    }
-                    WorldEvent::WorkerDown(worker) => self.give_up(world, |it| it == *worker),
-                    _ => {}
+                    down => self.sessions.give_up(world, down),
                 }
                 return Some(other);
             }
@@ -248,22 +219,10 @@ impl BoundsSessions {
     }
 
     fn wake(&mut self, world: &mut World, index: usize) {
-        let session = &mut self.sessions[index];
-        if !matches!(session.doing, Doing::Nothing) {
+        if self.sessions[index].doing.is_some() || self.sessions.begin(world, index).is_none() {
             return;
         }
-        if session.left == 0 {
-            session.doing = Doing::Done;
-            return;
-        }
-        session.left -= 1;
-        let up = world.up(&self.workers);
-        if up.is_empty() {
-            return self.rest(world, index);
-        }
-        let worker = up[self.random.below(up.len())];
-        self.sessions[index].worker = worker;
-        match self.random.below(100) {
+        match self.sessions.random.below(100) {
             0..35 => self.read(world, index),
             35..42 => self.get(world, index),
             42..85 => {
@@ -278,14 +237,14 @@ impl BoundsSessions {
     }
 
     fn key(&mut self) -> Key {
-        let (prefix, keys) = match (self.random.below(100), self.has_sets) {
+        let (prefix, keys) = match (self.sessions.random.below(100), self.has_sets) {
             (0..45, _) => (PREFIX, KEYS),
             (45..60, true) => return Key::from(DISTINCT),
             (60..70, true) => return Key::from(REPEATED),
             (45..55, false) => (PREFIX, KEYS),
             _ => (RIGHTS_PREFIX, HARD_KEYS),
         };
-        Key::from(format!("{prefix}{}", self.random.within(0, keys)).as_str())
+        Key::from(format!("{prefix}{}", self.sessions.random.within(0, keys)).as_str())
     }
 
     fn change(&mut self) -> Change {
@@ -294,17 +253,17 @@ impl BoundsSessions {
             return self.resize(key);
         }
         let amount = if is_hard(&key) {
-            match self.random.below(100) {
-                0..20 => self.random.within(1, 12) as i64,
-                20..85 => -(self.random.within(1, 3) as i64),
-                _ => -(self.random.within(4, 12) as i64),
+            match self.sessions.random.below(100) {
+                0..20 => self.sessions.random.within(1, 12) as i64,
+                20..85 => -(self.sessions.random.within(1, 3) as i64),
+                _ => -(self.sessions.random.within(4, 12) as i64),
             }
         } else {
-            match self.random.below(100) {
-                0..65 => self.random.within(1, 5) as i64,
-                65..90 => -(self.random.within(1, 4) as i64),
-                90..97 => self.random.within(20, 400) as i64,
-                _ => -(self.random.within(5, 60) as i64),
+            match self.sessions.random.below(100) {
+                0..65 => self.sessions.random.within(1, 5) as i64,
+                65..90 => -(self.sessions.random.within(1, 4) as i64),
+                90..97 => self.sessions.random.within(20, 400) as i64,
+                _ => -(self.sessions.random.within(5, 60) as i64),
             }
         };
         Change { key, amount, elements: Vec::new() }
@@ -312,20 +271,22 @@ impl BoundsSessions {
 
     /// Returns a change of a set.
     fn resize(&mut self, key: Key) -> Change {
-        let adds = self.random.below(100) < 70 || self.elements.is_empty();
-        let count = match self.random.below(100) {
+        let adds = self.sessions.random.below(100) < 70 || self.elements.is_empty();
+        let count = match self.sessions.random.below(100) {
             0..80 => 1,
-            80..95 => self.random.within(2, 5),
-            _ => self.random.within(20, 60),
+            80..95 => self.sessions.random.within(2, 5),
+            _ => self.sessions.random.within(20, 60),
         };
         let elements: Vec<u64> = match (key.as_bytes() == REPEATED.as_bytes(), adds) {
-            (true, _) => (0..count.min(8)).map(|_| self.random.within(0, ELEMENTS)).collect(),
+            (true, _) => {
+                (0..count.min(8)).map(|_| self.sessions.random.within(0, ELEMENTS)).collect()
+            }
             (false, true) => {
                 self.added += count;
                 (self.added - count..self.added).collect()
             }
             (false, false) => {
-                let at = self.random.below(self.elements.len());
+                let at = self.sessions.random.below(self.elements.len());
                 vec![self.elements.swap_remove(at)]
             }
         };
@@ -347,11 +308,11 @@ impl BoundsSessions {
             Some(change) => {
                 let (level, op) = (Level::Causal, change.op());
                 let command = Command::Execute { past, level, key: change.key, op };
-                self.ask(world, index, Doing::Single, command);
+                self.sessions.ask(world, index, Doing::Single, command);
             }
             None => {
                 let command = Command::Begin { past, strong: false };
-                self.ask(world, index, Doing::Begin, command);
+                self.sessions.ask(world, index, Doing::Begin, command);
             }
         }
     }
@@ -360,24 +321,23 @@ impl BoundsSessions {
         let key = self.key();
         let site = self.sessions[index].worker.site;
         let owner = self.owner(site, &key);
-        let request = RequestId(self.requests);
-        self.requests += 1;
+        let request = self.sessions.new_request();
         let session = &mut self.sessions[index];
         (session.worker, session.request) = (owner, request);
-        session.doing = Doing::Read { key: key.clone(), begin: world.now };
+        session.doing = Some(Doing::Read { key: key.clone(), begin: world.now });
         if !self.ask_interval(world, owner, request, &key) {
-            self.rest(world, index);
+            self.sessions.rest(world, index);
         }
     }
 
     /// Reads a value, which may be old. It depends on all increments on which decrements do.
     fn get(&mut self, world: &mut World, index: usize) {
-        let number = self.random.within(0, HARD_KEYS);
+        let number = self.sessions.random.within(0, HARD_KEYS);
         let key = Key::from(format!("{RIGHTS_PREFIX}{number}").as_str());
         let past = self.past(self.sessions[index].worker.site);
         let (level, op) = (Level::Causal, Op::Get);
         let command = Command::Execute { past, level, key: key.clone(), op };
-        self.ask(world, index, Doing::Get(key), command);
+        self.sessions.ask(world, index, Doing::Get(key), command);
     }
 
     fn owner(&self, site: SiteId, key: &Key) -> Address {
@@ -392,20 +352,6 @@ impl BoundsSessions {
         world.example_command(to, request, command.into(), false)
     }
 
-    fn ask(&mut self, world: &mut World, index: usize, doing: Doing, command: Command) {
-        let request = RequestId(self.requests);
-        self.requests += 1;
-        let session = &mut self.sessions[index];
-        (session.doing, session.request) = (doing, request);
-        world.command(session.worker, request, command);
-    }
-
-    fn rest(&mut self, world: &mut World, index: usize) {
-        let session = &mut self.sessions[index];
-        (session.doing, session.tx) = (Doing::Nothing, None);
-        world.wake(WAKES + index, self.random.within(MS, 60 * MS));
-    }
-
     fn reply(
         &mut self,
         world: &mut World,
@@ -415,8 +361,8 @@ impl BoundsSessions {
         if let Some((site, key)) = self.asked.remove(&request) {
             return self.note_value(site, key, &response);
         }
-        let Some(index) = self.waiting(from, request) else { return };
-        match (self.sessions[index].doing.clone(), response) {
+        let Some((index, doing)) = self.sessions.waiting(from, request) else { return };
+        match (doing, response) {
             (Doing::Begin, Response::Begun(tx)) => {
                 self.sessions[index].tx = Some(tx);
                 self.go_on(world, index, tx, 0);
@@ -432,9 +378,9 @@ impl BoundsSessions {
                     self.problems.push(format!("{key} has the value {outcome:?}"));
                 }
                 world.tally.count("bounds: values");
-                self.rest(world, index);
+                self.sessions.rest(world, index);
             }
-            (Doing::Get(_), Response::Failed(_)) => self.rest(world, index),
+            (Doing::Get(_), Response::Failed(_)) => self.sessions.rest(world, index),
             (Doing::Single, Response::Executed { outcome: Ok(outcome), .. }) => {
                 let change = &mut self.attempts[self.sessions[index].attempt].changes[0];
                 change.note(&outcome);
@@ -479,10 +425,10 @@ impl BoundsSessions {
         if let Some(change) = attempt.changes.get(done) {
             let (level, op, kind) = (Level::Causal, change.op(), Kind::UPDATE);
             let command = Command::Operate { tx, level, key: change.key.clone(), op, kind };
-            return self.ask(world, index, Doing::Operate(done + 1), command);
+            return self.sessions.ask(world, index, Doing::Operate(done + 1), command);
         }
         attempt.begin = Some(world.now);
-        self.ask(world, index, Doing::Commit, Command::Commit { tx, claim: None });
+        self.sessions.ask(world, index, Doing::Commit, Command::Commit { tx, claim: None });
     }
 
     /// Handles an answer of `reservations`.
@@ -510,8 +456,9 @@ impl BoundsSessions {
             }
             return;
         }
-        let Some(index) = self.waiting(from, request) else { return };
-        let Doing::Read { key, begin } = self.sessions[index].doing.clone() else { return };
+        let Some((index, Doing::Read { key, begin })) = self.sessions.waiting(from, request) else {
+            return;
+        };
         match response {
             Answered::Interval { least, greatest } => {
                 let what = if least == greatest { "bounds: exact" } else { "bounds: intervals" };
@@ -529,7 +476,7 @@ impl BoundsSessions {
             Answered::Cannot(reason) => world.tally.count(name_of(&reason)),
             other => self.problems.push(format!("a read was answered {other:?}")),
         }
-        self.rest(world, index);
+        self.sessions.rest(world, index);
     }
 
     /// Notes that a transaction found less than it needs. That is a read.
@@ -559,7 +506,7 @@ impl BoundsSessions {
     }
 
     fn end(&mut self, world: &mut World, index: usize, fate: Fate, what: &'static str) {
-        if !matches!(self.sessions[index].doing, Doing::Read { .. } | Doing::Get(_)) {
+        if !matches!(self.sessions[index].doing, Some(Doing::Read { .. } | Doing::Get(_))) {
             let attempt = &mut self.attempts[self.sessions[index].attempt];
             match fate {
                 Fate::Committed => {
@@ -573,26 +520,7 @@ impl BoundsSessions {
             }
         }
         world.tally.count(what);
-        self.rest(world, index);
-    }
-
-    fn waiting(&self, from: Address, request: RequestId) -> Option<usize> {
-        self.sessions.iter().position(|session| {
-            session.request == request
-                && session.worker == from
-                && !matches!(session.doing, Doing::Nothing | Doing::Done)
-        })
-    }
-
-    /// Gives up waiting for workers that will not reply.
-    fn give_up(&mut self, world: &mut World, is_down: impl Fn(Address) -> bool) {
-        for index in 0..self.sessions.len() {
-            let session = &self.sessions[index];
-            let waits = !matches!(session.doing, Doing::Nothing | Doing::Done);
-            if is_down(session.worker) && waits {
-                self.rest(world, index);
-            }
-        }
+        self.sessions.rest(world, index);
     }
 
     // The end of a run.
@@ -608,8 +536,7 @@ impl BoundsSessions {
         for site in up.collect::<Vec<_>>() {
             for key in self.keys() {
                 let owner = self.owner(SiteId(site as u8), &key);
-                let [interval, value] = [0, 1].map(|offset| RequestId(self.requests + offset));
-                self.requests += 2;
+                let [interval, value] = [(); 2].map(|()| self.sessions.new_request());
                 for request in [interval, value] {
                     self.asked.insert(request, (site, key.clone()));
                 }

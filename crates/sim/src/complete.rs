@@ -16,15 +16,18 @@ use solera_unistore::{Command, CommandError, Kind, Response, TxId};
 use crate::queue::MS;
 use crate::random::Random;
 use crate::scenario::Scenario;
+use crate::sessions::{Load, Sessions};
 use crate::world::{SiteState, World, WorldEvent};
 
-/// Wake-ups of these sessions, beyond those of other clients.
-const WAKES: usize = 1 << 46;
-/// Requests of these sessions.
-const REQUESTS: u64 = 15 << 58;
+const LOAD: Load = Load {
+    name: "complete reads",
+    wakes: 1 << 46,
+    requests: 15 << 58,
+    steps: 40,
+    begin: 100 * MS,
+    pause: 60 * MS,
+};
 const SESSIONS: usize = 4;
-/// Number of steps of each session.
-const STEPS: usize = 40;
 const KEYS: u64 = 3;
 /// Percentage of the reads that are cancelled, unless they are answered before.
 const CANCELLED: usize = 10;
@@ -33,7 +36,6 @@ const STATES: usize = 400;
 
 #[derive(Clone, Debug)]
 enum Doing {
-    Nothing,
     Read {
         key: Key,
         begin: u64,
@@ -43,18 +45,6 @@ enum Doing {
     /// Number of operations that were requested.
     Operate(usize),
     Commit,
-    Done,
-}
-
-#[derive(Debug)]
-struct Session {
-    doing: Doing,
-    worker: Address,
-    request: RequestId,
-    tx: Option<TxId>,
-    /// Index of its present attempt.
-    attempt: usize,
-    left: usize,
 }
 
 /// An attempt to change counters, as its client knows it.
@@ -81,12 +71,9 @@ struct Answered {
 /// The sessions, and what they observed.
 #[derive(Debug)]
 pub(crate) struct CompleteReaders {
-    workers: Vec<Address>,
     sites: usize,
     has_strong: bool,
-    random: Random,
-    requests: u64,
-    sessions: Vec<Session>,
+    sessions: Sessions<Doing>,
     attempts: Vec<Attempt>,
     reads: BTreeMap<Key, Vec<Answered>>,
     problems: Vec<String>,
@@ -94,21 +81,13 @@ pub(crate) struct CompleteReaders {
 
 impl CompleteReaders {
     pub(crate) fn new(scenario: &Scenario, world: &mut World) -> CompleteReaders {
-        let mut random = Random::new(scenario.seed.wrapping_mul(86_028_221).wrapping_add(31));
-        let workers: Vec<Address> = scenario.topology.all_workers().collect();
+        let random = Random::new(scenario.seed.wrapping_mul(86_028_221).wrapping_add(31));
+        let workers = scenario.topology.all_workers().collect();
         let count = if scenario.complete_reads { SESSIONS } else { 0 };
-        let sessions = (0..count).map(|index| {
-            world.wake(WAKES + index, random.within(0, 100 * MS));
-            let (worker, request, tx) = (workers[0], RequestId(0), None);
-            Session { doing: Doing::Nothing, worker, request, tx, attempt: 0, left: STEPS }
-        });
         CompleteReaders {
-            sessions: sessions.collect(),
+            sessions: Sessions::new(LOAD, count, workers, random, world),
             sites: scenario.topology.sites(),
             has_strong: scenario.strong_share > 0,
-            workers,
-            random,
-            requests: REQUESTS,
             attempts: Vec::new(),
             reads: BTreeMap::new(),
             problems: Vec::new(),
@@ -117,39 +96,36 @@ impl CompleteReaders {
 
     /// Returns whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
-        self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
+        self.sessions.all_done()
     }
 
     /// Returns the sessions that are not finished.
     pub(crate) fn stuck(&self) -> Vec<String> {
-        let waiting = self.sessions.iter().filter(|session| !matches!(session.doing, Doing::Done));
-        waiting.map(|session| format!("complete reads: {session:?}")).collect()
+        self.sessions.stuck()
     }
 
     /// Handles an event. Returns it if it is not for these sessions only.
     pub(crate) fn observe(&mut self, world: &mut World, event: WorldEvent) -> Option<WorldEvent> {
-        let is_own = |request: &RequestId| (REQUESTS..REQUESTS + (1 << 57)).contains(&request.0);
         match event {
-            WorldEvent::Wake(index) if (WAKES..WAKES + SESSIONS).contains(&index) => {
-                self.wake(world, index - WAKES);
+            WorldEvent::Wake(number) => match self.sessions.woken(number) {
+                Some(index) => self.wake(world, index),
+                None => return Some(event),
+            },
+            WorldEvent::Refused(from, request) if self.sessions.is_own(request) => {
+                if let Some((index, doing)) = self.sessions.waiting(from, request) {
+                    self.end(world, index, &doing, Fate::Never);
+                }
             }
-            WorldEvent::Refused(from, request) if is_own(&request) => {
-                self.end_waiting(world, from, request, Fate::Never);
+            WorldEvent::Unanswered(from, request) if self.sessions.is_own(request) => {
+                if let Some((index, doing)) = self.sessions.waiting(from, request) {
+                    self.end(world, index, &doing, Fate::Unknown);
+                }
             }
-            WorldEvent::Unanswered(from, request) if is_own(&request) => {
-                self.end_waiting(world, from, request, Fate::Unknown);
-            }
-            WorldEvent::Reply(from, request, response) if is_own(&request) => {
+            WorldEvent::Reply(from, request, response) if self.sessions.is_own(request) => {
                 self.reply(world, (from, request), response);
             }
             other => {
-                match &other {
-                    WorldEvent::SiteDown(site) => {
-                        self.give_up(world, |it| it.site.index() == *site);
-                    }
-                    WorldEvent::WorkerDown(worker) => self.give_up(world, |it| it == *worker),
-                    _ => {}
-                }
+                self.sessions.give_up(world, &other);
                 return Some(other);
             }
         }
@@ -157,28 +133,21 @@ impl CompleteReaders {
     }
 
     fn wake(&mut self, world: &mut World, index: usize) {
-        let session = &mut self.sessions[index];
+        let session = &self.sessions[index];
         match session.doing {
             // The client cancels its read.
-            Doing::Read { .. } => {
+            Some(Doing::Read { .. }) => {
                 world.cancel(session.worker, session.request);
                 world.tally.count("complete reads: cancelled");
-                return self.rest(world, index);
+                return self.sessions.rest(world, index);
             }
-            Doing::Nothing => {}
-            _ => return,
+            Some(_) => return,
+            None => {}
         }
-        if session.left == 0 {
-            session.doing = Doing::Done;
+        if self.sessions.begin(world, index).is_none() {
             return;
         }
-        session.left -= 1;
-        let up = world.up(&self.workers);
-        if up.is_empty() {
-            return self.rest(world, index);
-        }
-        self.sessions[index].worker = up[self.random.below(up.len())];
-        match self.random.below(100) {
+        match self.sessions.random.below(100) {
             0..45 => self.read(world, index),
             45..75 => {
                 let changes = vec![self.change()];
@@ -192,21 +161,21 @@ impl CompleteReaders {
     }
 
     fn key(&mut self) -> Key {
-        Key::from(format!("c{}", self.random.within(0, KEYS)).as_str())
+        Key::from(format!("c{}", self.sessions.random.within(0, KEYS)).as_str())
     }
 
     fn change(&mut self) -> (Key, i64) {
-        let amount = self.random.within(1, 100) as i64;
-        (self.key(), if self.random.below(3) == 0 { -amount } else { amount })
+        let amount = self.sessions.random.within(1, 100) as i64;
+        (self.key(), if self.sessions.random.below(3) == 0 { -amount } else { amount })
     }
 
     fn read(&mut self, world: &mut World, index: usize) {
         let (key, begin) = (self.key(), world.now);
         let doing = Doing::Read { key: key.clone(), begin };
         let past = Vector::zero(self.sites);
-        self.ask(world, index, doing, Command::ReadComplete { past, key, op: Op::Get });
-        if self.random.below(100) < CANCELLED {
-            world.wake(WAKES + index, self.random.within(0, 200 * MS));
+        self.sessions.ask(world, index, doing, Command::ReadComplete { past, key, op: Op::Get });
+        if self.sessions.random.below(100) < CANCELLED {
+            world.wake(LOAD.wakes + index, self.sessions.random.within(0, 200 * MS));
         }
     }
 
@@ -237,35 +206,7 @@ impl CompleteReaders {
             site,
             generation: world.generation(site),
         });
-        self.ask(world, index, doing, command);
-    }
-
-    fn ask(&mut self, world: &mut World, index: usize, doing: Doing, command: Command) {
-        let request = RequestId(self.requests);
-        self.requests += 1;
-        let session = &mut self.sessions[index];
-        (session.doing, session.request) = (doing, request);
-        world.command(session.worker, request, command);
-    }
-
-    fn rest(&mut self, world: &mut World, index: usize) {
-        let session = &mut self.sessions[index];
-        (session.doing, session.tx) = (Doing::Nothing, None);
-        world.wake(WAKES + index, self.random.within(MS, 60 * MS));
-    }
-
-    fn waiting(&self, from: Address, request: RequestId) -> Option<usize> {
-        self.sessions.iter().position(|session| {
-            session.request == request
-                && session.worker == from
-                && !matches!(session.doing, Doing::Nothing | Doing::Done)
-        })
-    }
-
-    fn end_waiting(&mut self, world: &mut World, from: Address, request: RequestId, fate: Fate) {
-        if let Some(index) = self.waiting(from, request) {
-            self.end(world, index, fate);
-        }
+        self.sessions.ask(world, index, doing, command);
     }
 
     fn reply(
@@ -274,11 +215,11 @@ impl CompleteReaders {
         (from, request): (Address, RequestId),
         response: Response,
     ) {
-        let Some(index) = self.waiting(from, request) else { return };
-        match (self.sessions[index].doing.clone(), response) {
+        let Some((index, doing)) = self.sessions.waiting(from, request) else { return };
+        match (doing, response) {
             (Doing::Read { key, begin }, Response::Executed { outcome, .. }) => {
                 self.note_read(world, from, key, begin, outcome.ok());
-                self.rest(world, index);
+                self.sessions.rest(world, index);
             }
             (Doing::Read { .. }, Response::Failed(error)) => {
                 world.tally.count(match error {
@@ -286,7 +227,7 @@ impl CompleteReaders {
                     CommandError::Changing { .. } => "complete reads: the key changes",
                     _ => "complete reads: other errors",
                 });
-                self.rest(world, index);
+                self.sessions.rest(world, index);
             }
             (Doing::Begin, Response::Begun(tx)) => {
                 self.sessions[index].tx = Some(tx);
@@ -297,9 +238,9 @@ impl CompleteReaders {
                     self.go_on(world, index, tx, done);
                 }
             }
-            (Doing::Single, Response::Executed { outcome: Ok(_), .. })
-            | (Doing::Commit, Response::Committed { .. }) => {
-                self.end(world, index, Fate::Committed);
+            (doing @ Doing::Single, Response::Executed { outcome: Ok(_), .. })
+            | (doing @ Doing::Commit, Response::Committed { .. }) => {
+                self.end(world, index, &doing, Fate::Committed);
             }
             (doing, Response::Failed(error)) => {
                 // Only a commit can leave the outcome unknown.
@@ -309,11 +250,11 @@ impl CompleteReaders {
                     _ => true,
                 };
                 let never = known || !matches!(doing, Doing::Commit | Doing::Single);
-                self.end(world, index, if never { Fate::Never } else { Fate::Unknown });
+                self.end(world, index, &doing, if never { Fate::Never } else { Fate::Unknown });
             }
             (doing, response) => {
                 self.problems.push(format!("{doing:?} was answered {response:?}"));
-                self.end(world, index, Fate::Unknown);
+                self.end(world, index, &doing, Fate::Unknown);
             }
         }
     }
@@ -347,14 +288,14 @@ impl CompleteReaders {
         if let Some((key, amount)) = attempt.changes.get(done) {
             let (level, op, kind) = (Level::Causal, Op::IncrBy(*amount), Kind::UPDATE);
             let command = Command::Operate { tx, level, key: key.clone(), op, kind };
-            return self.ask(world, index, Doing::Operate(done + 1), command);
+            return self.sessions.ask(world, index, Doing::Operate(done + 1), command);
         }
         attempt.begin = Some(world.now);
-        self.ask(world, index, Doing::Commit, Command::Commit { tx, claim: None });
+        self.sessions.ask(world, index, Doing::Commit, Command::Commit { tx, claim: None });
     }
 
-    fn end(&mut self, world: &mut World, index: usize, fate: Fate) {
-        if !matches!(self.sessions[index].doing, Doing::Read { .. }) {
+    fn end(&mut self, world: &mut World, index: usize, doing: &Doing, fate: Fate) {
+        if !matches!(doing, Doing::Read { .. }) {
             let attempt = &mut self.attempts[self.sessions[index].attempt];
             match fate {
                 Fate::Committed => attempt.end = Some(world.now),
@@ -362,18 +303,7 @@ impl CompleteReaders {
                 Fate::Unknown => {}
             }
         }
-        self.rest(world, index);
-    }
-
-    /// Gives up waiting for workers that will not reply.
-    fn give_up(&mut self, world: &mut World, is_down: impl Fn(Address) -> bool) {
-        for index in 0..self.sessions.len() {
-            let session = &self.sessions[index];
-            let waits = !matches!(session.doing, Doing::Nothing | Doing::Done);
-            if is_down(session.worker) && waits {
-                self.rest(world, index);
-            }
-        }
+        self.sessions.rest(world, index);
     }
 
     /// Returns the problems found.

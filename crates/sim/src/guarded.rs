@@ -19,19 +19,23 @@ use solera_unistore::{Command, CommandError, ExecuteGuarded, Kind, Response, TxI
 use crate::queue::MS;
 use crate::random::Random;
 use crate::scenario::Scenario;
+use crate::sessions::{Load, Sessions};
 use crate::world::{World, WorldEvent};
 use judge::Judge;
 
-/// Wake-ups of these sessions, beyond those of other clients.
-const WAKES: usize = 1 << 43;
-/// Requests of these sessions.
-const REQUESTS: u64 = 5 << 60;
+const LOAD: Load = Load {
+    name: "guarded",
+    wakes: 1 << 43,
+    requests: 5 << 60,
+    steps: 45,
+    begin: 200 * MS,
+    pause: 50 * MS,
+};
 const SESSIONS: usize = 5;
-/// Number of steps of each session.
-const STEPS: usize = 45;
 /// Number of attempts of a site that claim units of the same keys. There are fewer units than
 /// attempts.
 const ATTEMPTS_PER_KEY: u64 = 12;
+
 /// A client's knowledge of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
@@ -56,8 +60,8 @@ struct Attempt {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Doing {
-    Nothing,
-    Single,
+    /// A single command, and the time at which the session cancels it, if it does.
+    Single(Option<u64>),
     Begin,
     /// Number of sets written.
     Operate(usize),
@@ -66,29 +70,14 @@ enum Doing {
     Commit,
     /// A command that must be rejected with an error.
     Wrong,
-    Done,
-}
-
-#[derive(Debug)]
-struct GuardedSession {
-    doing: Doing,
-    worker: Address,
-    request: RequestId,
-    tx: Option<TxId>,
-    attempt: usize,
-    guards: Vec<Guard>,
-    left: usize,
-    /// Time at which the session cancels a single command.
-    impatient_at: Option<u64>,
 }
 
 /// The sessions, and their observations.
 #[derive(Debug)]
 pub(crate) struct GuardedSessions {
-    workers: Vec<Address>,
-    sessions: Vec<GuardedSession>,
-    random: Random,
-    requests: u64,
+    sessions: Sessions<Doing>,
+    /// Guards of the sessions' present attempts.
+    guards: Vec<Vec<Guard>>,
     attempts: Vec<Attempt>,
     /// Requests that must get no further reply: they were answered, or cancelled in a world without
     /// journals, where no reply can be under way.
@@ -99,28 +88,12 @@ pub(crate) struct GuardedSessions {
 
 impl GuardedSessions {
     pub(crate) fn new(scenario: &Scenario, world: &mut World) -> Self {
-        let mut random = Random::new(scenario.seed.wrapping_mul(49_979_687).wrapping_add(13));
-        let workers: Vec<Address> = scenario.topology.all_workers().collect();
+        let random = Random::new(scenario.seed.wrapping_mul(49_979_687).wrapping_add(13));
+        let workers = scenario.topology.all_workers().collect();
         let count = if scenario.trial { SESSIONS } else { 0 };
-        let sessions = (0..count).map(|index| {
-            world.wake(WAKES + index, random.within(0, 200 * MS));
-            GuardedSession {
-                doing: Doing::Nothing,
-                worker: workers[0],
-                request: RequestId(0),
-                tx: None,
-                attempt: 0,
-                guards: Vec::new(),
-                left: STEPS,
-                impatient_at: None,
-            }
-        });
-        let sessions = sessions.collect();
         GuardedSessions {
-            workers,
-            sessions,
-            random,
-            requests: REQUESTS,
+            sessions: Sessions::new(LOAD, count, workers, random, world),
+            guards: vec![Vec::new(); count],
             attempts: Vec::new(),
             over: BTreeSet::new(),
             durable: scenario.durable,
@@ -130,13 +103,12 @@ impl GuardedSessions {
 
     /// Returns whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
-        self.sessions.iter().all(|session| session.doing == Doing::Done)
+        self.sessions.all_done()
     }
 
     /// Returns the sessions that are not finished.
     pub(crate) fn stuck(&self) -> Vec<String> {
-        let waiting = self.sessions.iter().filter(|session| session.doing != Doing::Done);
-        waiting.map(|session| format!("guarded: {session:?}")).collect()
+        self.sessions.stuck()
     }
 
     /// Handles an event. Returns it if it is not for these sessions only.
@@ -146,40 +118,37 @@ impl GuardedSessions {
         world_event: WorldEvent,
     ) -> Option<WorldEvent> {
         match world_event {
-            WorldEvent::Wake(index) => {
-                return (!self.wake(world, index)).then_some(WorldEvent::Wake(index));
+            WorldEvent::Wake(number) => match self.sessions.woken(number) {
+                Some(index) => self.wake(world, index),
+                None => return Some(world_event),
+            },
+            WorldEvent::Refused(from, request) if self.sessions.is_own(request) => {
+                if let Some((index, _)) = self.sessions.waiting(from, request) {
+                    self.end(world, index, Fate::Never, "guarded: not taken");
+                }
             }
-            WorldEvent::Refused(from, request) if GuardedSessions::is_own(request) => {
-                self.refused(world, from, request);
+            // The worker has died.
+            WorldEvent::Unanswered(from, request) if self.sessions.is_own(request) => {
+                if let Some((index, _)) = self.sessions.waiting(from, request) {
+                    self.end(world, index, Fate::Never, "guarded: unanswered");
+                }
             }
-            WorldEvent::Unanswered(from, request) if GuardedSessions::is_own(request) => {
-                self.unanswered(world, from, request);
-            }
-            WorldEvent::Reply(from, request, response) if GuardedSessions::is_own(request) => {
+            WorldEvent::Reply(from, request, response) if self.sessions.is_own(request) => {
                 self.reply(world, (from, request), response);
             }
             other => {
-                match &other {
-                    WorldEvent::SiteDown(site) => {
-                        self.give_up(world, |it| it.site.index() == *site)
-                    }
-                    WorldEvent::WorkerDown(worker) => self.give_up(world, |it| it == *worker),
-                    _ => {}
-                }
+                self.sessions.give_up(world, &other);
                 return Some(other);
             }
         }
         None
     }
 
-    /// Handles a wake-up. Returns whether it was for a session.
-    fn wake(&mut self, world: &mut World, index: usize) -> bool {
-        let Some(index) = index.checked_sub(WAKES) else { return false };
-        let session = &mut self.sessions[index];
+    fn wake(&mut self, world: &mut World, index: usize) {
+        let session = &self.sessions[index];
         match session.doing {
-            Doing::Nothing if session.left == 0 => session.doing = Doing::Done,
-            Doing::Nothing => self.begin(world, index),
-            Doing::Single if session.impatient_at.is_some_and(|at| world.now >= at) => {
+            None => self.begin(world, index),
+            Some(Doing::Single(Some(impatient_at))) if world.now >= impatient_at => {
                 let (worker, request) = (session.worker, session.request);
                 world.tally.count("guarded: singles cancelled");
                 world.cancel(worker, request);
@@ -187,32 +156,25 @@ impl GuardedSessions {
                 if !self.durable {
                     self.over.insert((worker, request));
                 }
-                self.rest(world, index);
+                self.sessions.rest(world, index);
             }
-            _ => {}
+            Some(_) => {}
         }
-        true
     }
 
     fn begin(&mut self, world: &mut World, index: usize) {
-        let up = world.up(&self.workers);
-        self.sessions[index].left -= 1;
-        if up.is_empty() {
-            return self.rest(world, index);
-        }
-        let worker = up[self.random.below(up.len())];
+        let Some(worker) = self.sessions.begin(world, index) else { return };
         let attempt = self.new_attempt(world, worker.site.index());
-        let guards = self.guards_of(attempt);
-        let session = &mut self.sessions[index];
-        (session.worker, session.attempt, session.guards) = (worker, attempt, guards);
-        match self.random.below(100) {
+        self.guards[index] = self.guards_of(attempt);
+        self.sessions[index].attempt = attempt;
+        match self.sessions.random.below(100) {
             0..40 => self.single(world, index),
             40..45 => self.wrong_guard(world, index),
             _ => {
-                let strong = self.random.chance(5);
+                let strong = self.sessions.random.chance(5);
                 let doing = if strong { Doing::Wrong } else { Doing::Begin };
                 let past = Vector::zero(self.judge.sites());
-                self.ask(world, index, doing, Command::Begin { past, strong });
+                self.sessions.ask(world, index, doing, Command::Begin { past, strong });
             }
         }
     }
@@ -231,11 +193,15 @@ impl GuardedSessions {
         // The keys are one each of a causal, an eventual and a strong space.
         let keys = ["s", "e", "v"].map(key);
         let mut guarded: BTreeSet<Key> =
-            keys.iter().filter(|_| self.random.chance(50)).cloned().collect();
+            keys.iter().filter(|_| self.sessions.random.chance(50)).cloned().collect();
         if guarded.is_empty() {
-            guarded.insert(keys[self.random.below(keys.len())].clone());
+            guarded.insert(keys[self.sessions.random.below(keys.len())].clone());
         }
-        let units = if self.random.chance(10) { 0 } else { self.random.within(1, 4) as u32 };
+        let units = if self.sessions.random.chance(10) {
+            0
+        } else {
+            self.sessions.random.within(1, 4) as u32
+        };
         let fate = Fate::Never;
         self.attempts.push(Attempt { site, generation, units, guarded, sets, fate });
         self.attempts.len() - 1
@@ -243,11 +209,11 @@ impl GuardedSessions {
 
     fn guards_of(&mut self, attempt: usize) -> Vec<Guard> {
         let units = self.attempts[attempt].units;
-        let steps = match self.random.below(100) {
+        let steps = match self.sessions.random.below(100) {
             0..50 => 0,
-            50..97 => self.random.within(1, 30_000),
+            50..97 => self.sessions.random.within(1, 30_000),
             // This is longer than participants may take.
-            _ => self.random.within(300_000, 600_000),
+            _ => self.sessions.random.within(300_000, 600_000),
         };
         let claim = Claim { id: attempt as u64, units, steps: steps as u32 }.encode();
         let keys = self.attempts[attempt].guarded.iter();
@@ -265,54 +231,36 @@ impl GuardedSessions {
 
     /// Executes a command of one operation, on one of the sets.
     fn single(&mut self, world: &mut World, index: usize) {
-        let GuardedSession { attempt, .. } = self.sessions[index];
-        let place = self.random.below(2);
+        let attempt = self.sessions[index].attempt;
+        let place = self.sessions.random.below(2);
         self.attempts[attempt].sets.swap_remove(place);
         let (key, level) = self.attempts[attempt].sets[0].clone();
-        let guards = self.sessions[index].guards.drain(..).collect();
-        if self.random.chance(20) {
-            let patience = self.random.within(1, 20 * MS);
-            self.sessions[index].impatient_at = Some(world.now + patience);
-            world.wake(WAKES + index, patience);
+        let guards = self.guards[index].drain(..).collect();
+        let mut impatient_at = None;
+        if self.sessions.random.chance(20) {
+            let patience = self.sessions.random.within(1, 20 * MS);
+            impatient_at = Some(world.now + patience);
+            world.wake(LOAD.wakes + index, patience);
         }
         let past = Vector::zero(self.judge.sites());
         let op = self.op(attempt);
         let it = ExecuteGuarded { past, level, key, op, guards };
         self.attempts[attempt].fate = Fate::Maybe;
-        self.ask(world, index, Doing::Single, Command::ExecuteGuarded(Box::new(it)));
+        let command = Command::ExecuteGuarded(Box::new(it));
+        self.sessions.ask(world, index, Doing::Single(impatient_at), command);
     }
 
     /// Executes a command with a guard that no worker has.
     fn wrong_guard(&mut self, world: &mut World, index: usize) {
-        let GuardedSession { attempt, .. } = self.sessions[index];
+        let attempt = self.sessions[index].attempt;
         let (key, level) = self.attempts[attempt].sets[0].clone();
-        let mut guards: Guarded = self.sessions[index].guards.drain(..).collect();
+        let mut guards: Guarded = self.guards[index].drain(..).collect();
         let unknown = Guard { key: key.as_bytes().to_vec(), protocol: 77, claim: Vec::new() };
         guards = guards.and(unknown.into());
         let past = Vector::zero(self.judge.sites());
         let op = self.op(attempt);
         let it = ExecuteGuarded { past, level, key, op, guards };
-        self.ask(world, index, Doing::Wrong, Command::ExecuteGuarded(Box::new(it)));
-    }
-
-    fn ask(&mut self, world: &mut World, index: usize, doing: Doing, command: Command) {
-        let request = RequestId(self.requests);
-        self.requests += 1;
-        let session = &mut self.sessions[index];
-        (session.doing, session.request) = (doing, request);
-        world.command(session.worker, request, command);
-    }
-
-    fn rest(&mut self, world: &mut World, index: usize) {
-        let session = &mut self.sessions[index];
-        session.doing = Doing::Nothing;
-        (session.tx, session.impatient_at) = (None, None);
-        world.wake(WAKES + index, self.random.within(MS, 50 * MS));
-    }
-
-    /// Returns whether a request belongs to these sessions.
-    fn is_own(request: RequestId) -> bool {
-        (REQUESTS..REQUESTS + (1 << 60)).contains(&request.0)
+        self.sessions.ask(world, index, Doing::Wrong, Command::ExecuteGuarded(Box::new(it)));
     }
 
     /// Handles a reply to a request of these sessions.
@@ -329,8 +277,7 @@ impl GuardedSessions {
             let what = format!("{from:?} answers {request:?} once more: {response:?}");
             return self.judge.problem(what);
         }
-        let Some(index) = self.waiting(from, request) else { return };
-        let doing = self.sessions[index].doing.clone();
+        let Some((index, doing)) = self.sessions.waiting(from, request) else { return };
         match (doing, response) {
             (Doing::Begin, Response::Begun(tx)) => {
                 self.sessions[index].tx = Some(tx);
@@ -338,8 +285,8 @@ impl GuardedSessions {
             }
             // The transaction is strong, so it must not name guards.
             (Doing::Wrong, Response::Begun(tx)) => {
-                let guards = self.sessions[index].guards.drain(..).collect();
-                self.ask(world, index, Doing::Wrong, Command::Guard { tx, guards });
+                let guards = self.guards[index].drain(..).collect();
+                self.sessions.ask(world, index, Doing::Wrong, Command::Guard { tx, guards });
             }
             (Doing::Operate(done), Response::Operated(Ok(_))) => {
                 if let Some(tx) = self.sessions[index].tx {
@@ -352,14 +299,14 @@ impl GuardedSessions {
                 }
             }
             (Doing::Wrong, response) => self.note_wrong(world, index, &response),
-            (Doing::Single, Response::Executed { outcome: Ok(_), .. })
+            (Doing::Single(_), Response::Executed { outcome: Ok(_), .. })
             | (Doing::Commit, Response::Committed { .. }) => {
                 self.end(world, index, Fate::Committed, "guarded: committed");
             }
             (doing, Response::Failed(error)) => self.note_failed(world, index, &doing, &error),
             (doing, response) => {
                 self.judge.problem(format!("{doing:?} was answered {response:?}"));
-                self.rest(world, index);
+                self.sessions.rest(world, index);
             }
         }
     }
@@ -372,21 +319,21 @@ impl GuardedSessions {
         };
         let (op, kind) = (self.op(attempt), Kind::UPDATE);
         let command = Command::Operate { tx, level, key, op, kind };
-        self.ask(world, index, Doing::Operate(done + 1), command);
+        self.sessions.ask(world, index, Doing::Operate(done + 1), command);
     }
 
     /// Names the next guard, or commits; some clients abandon their transactions instead.
     fn name_guard(&mut self, world: &mut World, index: usize, tx: TxId, done: usize) {
-        if let Some(guard) = self.sessions[index].guards.get(done).cloned() {
+        if let Some(guard) = self.guards[index].get(done).cloned() {
             let command = Command::Guard { tx, guards: guard.into() };
-            return self.ask(world, index, Doing::Guard(done + 1), command);
+            return self.sessions.ask(world, index, Doing::Guard(done + 1), command);
         }
-        if self.random.chance(5) {
+        if self.sessions.random.chance(5) {
             return self.end(world, index, Fate::Never, "guarded: left alone");
         }
         let attempt = self.sessions[index].attempt;
         self.attempts[attempt].fate = Fate::Maybe;
-        self.ask(world, index, Doing::Commit, Command::Commit { tx, claim: None });
+        self.sessions.ask(world, index, Doing::Commit, Command::Commit { tx, claim: None });
     }
 
     fn note_wrong(&mut self, world: &mut World, index: usize, response: &Response) {
@@ -402,7 +349,7 @@ impl GuardedSessions {
             }
             response => {
                 self.judge.problem(format!("what is wrong was answered {response:?}"));
-                self.rest(world, index);
+                self.sessions.rest(world, index);
             }
         }
     }
@@ -439,45 +386,13 @@ impl GuardedSessions {
         let attempt = self.sessions[index].attempt;
         self.attempts[attempt].fate = fate;
         world.tally.count(what);
-        self.rest(world, index);
-    }
-
-    fn waiting(&self, from: Address, request: RequestId) -> Option<usize> {
-        self.sessions.iter().position(|session| {
-            session.request == request
-                && session.worker == from
-                && !matches!(session.doing, Doing::Nothing | Doing::Done)
-        })
-    }
-
-    /// Handles that a worker rejected a command.
-    fn refused(&mut self, world: &mut World, from: Address, request: RequestId) {
-        if let Some(index) = self.waiting(from, request) {
-            self.end(world, index, Fate::Never, "guarded: not taken");
-        }
-    }
-
-    /// Handles that an operation was not answered in time, because its worker has died.
-    fn unanswered(&mut self, world: &mut World, from: Address, request: RequestId) {
-        if let Some(index) = self.waiting(from, request) {
-            self.end(world, index, Fate::Never, "guarded: unanswered");
-        }
-    }
-
-    /// Gives up waiting for workers that will not reply.
-    fn give_up(&mut self, world: &mut World, is_down: impl Fn(Address) -> bool) {
-        for index in 0..self.sessions.len() {
-            let session = &self.sessions[index];
-            let waits = !matches!(session.doing, Doing::Nothing | Doing::Done);
-            if is_down(session.worker) && waits {
-                self.rest(world, index);
-            }
-        }
+        self.sessions.rest(world, index);
     }
 
     /// Reads all sets at the sites that are up.
     pub(crate) fn final_reads(&mut self, world: &mut World) {
-        self.judge.read(world, &self.attempts, self.requests);
+        let first = self.sessions.new_request();
+        self.judge.read(world, &self.attempts, first.0);
     }
 
     /// Returns the problems found.

@@ -28,6 +28,7 @@ mod random;
 mod recorded;
 mod run;
 mod scenario;
+mod sessions;
 mod spaces;
 mod storage;
 mod tally;

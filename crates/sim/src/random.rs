@@ -32,14 +32,6 @@ impl Random {
 
     /// Returns one of `choices`, by weight.
     pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(u64, T)]) -> T {
-        let total: u64 = choices.iter().map(|(weight, _)| weight).sum();
-        let mut at = self.next() % total.max(1);
-        for (weight, choice) in choices {
-            if at < *weight {
-                return *choice;
-            }
-            at -= weight;
-        }
-        choices[0].1
+        self.0.weighted(choices)
     }
 }

@@ -375,6 +375,14 @@ impl<'a> Run<'a> {
         self.violations.extend(problems.into_iter().map(Violation::Bounds));
     }
 
+    fn judge_complete_reads(&mut self) {
+        if !self.scenario.complete_reads {
+            return;
+        }
+        let problems = self.complete.judge(&mut self.world);
+        self.violations.extend(problems.into_iter().map(Violation::CompleteRead));
+    }
+
     fn judge_bytes(&mut self) {
         for (address, replica) in self.world.replicas() {
             let status = replica.status();
@@ -392,8 +400,7 @@ impl<'a> Run<'a> {
         self.judge_guards();
         self.judge_occult();
         self.judge_bounds();
-        let of_complete = self.complete.judge(&mut self.world);
-        self.violations.extend(of_complete.into_iter().map(Violation::CompleteRead));
+        self.judge_complete_reads();
         let of_primary = self.primary.judge(&self.world);
         self.violations.extend(of_primary.into_iter().map(Violation::Primary));
         self.violations.extend(self.trial.judge().into_iter().map(Violation::Trial));
