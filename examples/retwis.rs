@@ -17,10 +17,10 @@ use solera::ipa::{
     Policy, Rushed, Set, level,
 };
 use solera::{Client, Error};
-use solera_random::Random;
+use solera_random::{Random, Zipf};
 
 pub(crate) mod visitors;
-use visitors::{Report, Tally, Trust, Until, Way, Zipf};
+use visitors::{Report, Tally, Trust, Until, Way};
 
 // ------------------------------------------------------------------------------------------------
 // The application
@@ -275,8 +275,8 @@ impl Timeline {
 // Simulated visitors
 
 const KINDS: [&str; 5] = ["timeline", "tweet", "retweet", "follow", "new user"];
-const MIX: [(&str, u64); 5] =
-    [(KINDS[0], 50), (KINDS[1], 14), (KINDS[2], 30), (KINDS[3], 5), (KINDS[4], 1)];
+const MIX: [(u64, &str); 5] =
+    [(50, KINDS[0]), (14, KINDS[1]), (30, KINDS[2]), (5, KINDS[3]), (1, KINDS[4])];
 const COUNTS: [&str; 3] = ["retweeted", "try again", "unknown"];
 const TEXTS: [&str; 4] =
     ["Good morning!", "Is anybody there?", "The water boils.", "Who has the cups?"];
@@ -297,7 +297,7 @@ impl World {
     /// Lets each user follow others, who are drawn by Zipf's law. The numbers of followers then
     /// have this law, too.
     fn new(run: String, users: usize, visitors: usize, random: &mut Random) -> World {
-        let popular = Zipf::new(users, 1.0);
+        let popular = Zipf::new(users);
         let mut followers = vec![BTreeSet::new(); users];
         for user in 0..users {
             for _ in 0..FOLLOWS {
@@ -414,7 +414,7 @@ where
     }
 
     async fn act(&mut self) -> Result<&'static str, Error> {
-        let kind = visitors::weighted(&mut self.random, &MIX);
+        let kind = self.random.weighted(&MIX);
         let number = self.random.index(self.world.followers.len());
         let user = self.world.user(number);
         match kind {

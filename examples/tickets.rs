@@ -16,10 +16,10 @@ use solera::ipa::{
     LatencyBound, List, Policy, Pool, Rushed, Taken, level,
 };
 use solera::{Client, Error};
-use solera_random::Random;
+use solera_random::{Random, Zipf};
 
 pub(crate) mod visitors;
-use visitors::{Report, Tally, Trust, Until, Way, Zipf};
+use visitors::{Report, Tally, Trust, Until, Way};
 
 // ------------------------------------------------------------------------------------------------
 // The application
@@ -310,7 +310,7 @@ impl Wording for Vec<String> {
 
 const VENUES: u64 = 50;
 const KINDS: [&str; 4] = ["view_event", "browse", "purchase", "add_event"];
-const MIX: [(&str, u64); 4] = [(KINDS[0], 70), (KINDS[1], 19), (KINDS[2], 10), (KINDS[3], 1)];
+const MIX: [(u64, &str); 4] = [(70, KINDS[0]), (19, KINDS[1]), (10, KINDS[2]), (1, KINDS[3])];
 const COUNTS: [&str; 3] = ["sold", "sold out", "cannot tell"];
 
 /// The data before the visits.
@@ -357,7 +357,7 @@ where
     }
 
     async fn act(&mut self) -> Result<&'static str, Error> {
-        let kind = visitors::weighted(&mut self.random, &MIX);
+        let kind = self.random.weighted(&MIX);
         let number = self.world.popular.draw(&mut self.random);
         let (event, venue) = (self.world.event(number), self.world.venue(&mut self.random));
         match kind {
@@ -423,7 +423,7 @@ where
     let run = format!("{:08x}", random.below(1 << 32));
     let events = (0..settings.events).map(|_| tickets(&mut random, settings.tickets)).collect();
     let mut office = clients.pop().map(&service).expect("a client for each visitor and one more");
-    let popular = Zipf::new(settings.events, 0.6);
+    let popular = Zipf::with_exponent(settings.events, 0.6);
     let world = World { run, events, popular, visitors: clients.len() };
     let visitors = clients.into_iter().enumerate().map(|(number, client)| {
         let (service, random) = (service(client), Random::new(random.draw()));

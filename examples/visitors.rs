@@ -1,5 +1,5 @@
 //! What the programs `tickets` and `retwis` share and what is not about consistency: options,
-//! random draws, simulated visitors, and tables.
+//! simulated visitors, and tables.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,6 @@ use clap::ValueEnum;
 use futures_util::future::{join_all, try_join_all};
 use solera::ipa::Interval;
 use solera::{Client, Endpoint, Error};
-use solera_random::Random;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 /// Time between two actions of a visitor.
@@ -360,37 +359,4 @@ fn print_table(rows: Vec<Vec<String>>) {
 pub(crate) fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_nanos() as u64 ^ u64::from(std::process::id()) << 48
-}
-
-/// Draws one of some values by their weights.
-pub(crate) fn weighted<T: Copy>(random: &mut Random, values: &[(T, u64)]) -> T {
-    let mut at = random.below(values.iter().map(|(_, weight)| weight).sum());
-    for (value, weight) in values {
-        match at.checked_sub(*weight) {
-            None => return *value,
-            Some(rest) => at = rest,
-        }
-    }
-    unreachable!("the drawn number is below the sum of the weights")
-}
-
-/// Zipf's distribution: the n-th number, counted from 0, has a probability proportional to
-/// 1/(n + 1), to the power of an exponent.
-pub(crate) struct Zipf(Vec<f64>);
-
-impl Zipf {
-    /// Creates the distribution of the numbers below `count`, which must be at least 1.
-    pub(crate) fn new(count: usize, exponent: f64) -> Zipf {
-        let sums = (1..=count).scan(0.0, |sum, n| {
-            *sum += (n as f64).powf(-exponent);
-            Some(*sum)
-        });
-        Zipf(sums.collect())
-    }
-
-    pub(crate) fn draw(&self, random: &mut Random) -> usize {
-        let all = self.0.last().copied().unwrap_or_default();
-        let at = (random.draw() >> 11) as f64 / (1_u64 << 53) as f64 * all;
-        self.0.partition_point(|sum| *sum <= at).min(self.0.len() - 1)
-    }
 }

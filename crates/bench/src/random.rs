@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use solera_random::Random as Generator;
+pub(crate) use solera_random::Zipf;
 
 /// Generator of the random numbers of a load.
 #[derive(Clone, Debug)]
@@ -60,53 +61,15 @@ impl Random {
     }
 }
 
-/// Zipf's distribution: the n-th number, counted from 0, has a probability proportional to
-/// 1/(n + 1), to the power of an exponent.
-pub(crate) struct Zipf {
-    /// Cumulative weights.
-    sums: Vec<f64>,
-}
-
-impl Zipf {
-    /// Creates the distribution of the numbers below `count`, which must be at least 1, with
-    /// exponent 1.
-    pub(crate) fn new(count: usize) -> Zipf {
-        Zipf::with_exponent(count, 1.0)
-    }
-
-    /// Creates the distribution of the numbers below `count`, which must be at least 1.
-    pub(crate) fn with_exponent(count: usize, exponent: f64) -> Zipf {
-        let sums = (1..=count).scan(0.0, |sum, n| {
-            *sum += (n as f64).powf(-exponent);
-            Some(*sum)
-        });
-        Zipf { sums: sums.collect() }
-    }
-
-    pub(crate) fn draw(&self, random: &mut Random) -> usize {
-        let all = self.sums.last().copied().unwrap_or_default();
-        let at = (random.next() >> 11) as f64 / (1_u64 << 53) as f64 * all;
-        self.sums.partition_point(|sum| *sum <= at).min(self.sums.len() - 1)
+impl AsMut<Generator> for Random {
+    fn as_mut(&mut self) -> &mut Generator {
+        &mut self.0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn zipf_draws_the_first_number_twice_as_often_as_the_second() {
-        let (zipf, mut random) = (Zipf::new(1000), Random::new(3));
-        let mut drawn = [0_u32; 1000];
-        (0..70_000).for_each(|_| drawn[zipf.draw(&mut random)] += 1);
-        // The harmonic number of 1000 is 7.485.
-        for (n, drawn) in drawn.iter().enumerate().take(4) {
-            let expected = 70_000.0 / 7.485 / (n + 1) as f64;
-            assert!((f64::from(*drawn) - expected).abs() < expected / 10.0, "{n}: {drawn}");
-        }
-        assert!(drawn[900..].iter().any(|drawn| *drawn > 0));
-        assert_eq!(Zipf::new(1).draw(&mut random), 0);
-    }
 
     #[test]
     fn indexes_are_drawn_by_weight_and_never_with_weight_zero() {

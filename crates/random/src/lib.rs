@@ -36,9 +36,62 @@ impl Random {
         self.below(100) < percent
     }
 
+    /// Returns one of `choices`, each of which has a weight.
+    ///
+    /// # Panics
+    /// If there are no choices.
+    pub fn weighted<T: Copy>(&mut self, choices: &[(u64, T)]) -> T {
+        let mut at = self.below(choices.iter().map(|(weight, _)| weight).sum());
+        for (weight, choice) in choices {
+            if at < *weight {
+                return *choice;
+            }
+            at -= weight;
+        }
+        choices[0].1
+    }
+
     /// Returns `true` in one of `n` cases.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
+    }
+}
+
+impl AsMut<Random> for Random {
+    fn as_mut(&mut self) -> &mut Random {
+        self
+    }
+}
+
+/// Zipf's distribution: the n-th number, counted from 0, has a probability proportional to
+/// 1/(n + 1), to the power of an exponent.
+#[derive(Clone, Debug)]
+pub struct Zipf {
+    /// Cumulative weights.
+    sums: Vec<f64>,
+}
+
+impl Zipf {
+    /// Creates the distribution of the numbers below `count`, which must be at least 1, with
+    /// exponent 1.
+    pub fn new(count: usize) -> Zipf {
+        Zipf::with_exponent(count, 1.0)
+    }
+
+    /// Creates the distribution of the numbers below `count`, which must be at least 1.
+    pub fn with_exponent(count: usize, exponent: f64) -> Zipf {
+        let sums = (1..=count).scan(0.0, |sum, n| {
+            *sum += (n as f64).powf(-exponent);
+            Some(*sum)
+        });
+        Zipf { sums: sums.collect() }
+    }
+
+    /// Returns the next number.
+    pub fn draw(&self, random: &mut impl AsMut<Random>) -> usize {
+        let all = self.sums.last().copied().unwrap_or_default();
+        let at = (random.as_mut().draw() >> 11) as f64 / (1_u64 << 53) as f64 * all;
+        self.sums.partition_point(|sum| *sum <= at).min(self.sums.len() - 1)
     }
 }
 
@@ -70,5 +123,33 @@ mod tests {
         let mut random = Random::new(1_234_567);
         let first = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973];
         assert_eq!([random.draw(), random.draw()], first);
+    }
+
+    #[test]
+    fn zipf_draws_the_first_number_twice_as_often_as_the_second() {
+        let (zipf, mut random) = (Zipf::new(1000), Random::new(3));
+        let mut drawn = [0_u32; 1000];
+        (0..70_000).for_each(|_| drawn[zipf.draw(&mut random)] += 1);
+        // The harmonic number of 1000 is 7.485.
+        for (n, drawn) in drawn.iter().enumerate().take(4) {
+            let expected = 70_000.0 / 7.485 / (n + 1) as f64;
+            assert!((f64::from(*drawn) - expected).abs() < expected / 10.0, "{n}: {drawn}");
+        }
+        assert!(drawn[900..].iter().any(|drawn| *drawn > 0));
+        assert_eq!(Zipf::new(1).draw(&mut random), 0);
+    }
+
+    #[test]
+    fn choices_are_drawn_by_weight_and_never_with_weight_zero() {
+        let mut random = Random::new(1);
+        let mut drawn = [0_u32; 4];
+        for _ in 0..40_000 {
+            drawn[random.weighted(&[(10, 0), (0, 1), (30, 2), (60, 3)])] += 1;
+        }
+        assert_eq!(drawn[1], 0);
+        for (drawn, expected) in drawn.iter().zip([4000, 0, 12_000, 24_000]) {
+            assert!(drawn.abs_diff(expected) <= expected / 10, "{drawn} for {expected}");
+        }
+        assert_eq!(random.weighted(&[(0, 'a'), (0, 'b')]), 'a', "without weights, the first one");
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use solera_levels::Level;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep_until};
 
@@ -44,6 +45,12 @@ pub(super) struct Step {
 impl Step {
     pub(super) fn of(kind: &'static str) -> Step {
         Step { kind, counts: Vec::new(), numbers: Vec::new() }
+    }
+
+    /// Counts a read of a level.
+    pub(super) fn note_level(&mut self, level: Level) {
+        let strong = level == Level::Linearizable;
+        self.counts.push(if strong { "strong" } else { "weaker" });
     }
 }
 
@@ -126,6 +133,11 @@ impl Measured {
         let succeeded: u64 = self.latencies.values().map(Histogram::count).sum();
         let share = 100.0 * *failures as f64 / (succeeded + failures) as f64;
         Row::new(figure, format!("{what}, failed"), None, share, "%")
+    }
+
+    /// Returns the share of strong reads among those whose levels were noted, in percent.
+    pub(super) fn strong_percent(&self) -> f64 {
+        self.percent("strong", self.count("strong") + self.count("weaker"))
     }
 
     /// Returns a count in percent of another one.

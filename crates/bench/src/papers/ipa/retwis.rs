@@ -8,8 +8,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use solera_levels::Level;
-
 use super::conditions::Condition;
 use super::load::{Measured, Pace, Step, Workload, load, run};
 use super::store::{Failure, Policy, Read, Session, Store};
@@ -88,8 +86,7 @@ impl Retwis {
         let mut step = Step::of(TIMELINE);
         let timeline = timeline(self.run, &user.to_string());
         let (tweets, level) = session.newest(&timeline, SHOWN, self.policies.users).await?;
-        let strong = level == Level::Linearizable;
-        step.counts.push(if strong { "strong" } else { "weaker" });
+        step.note_level(level);
         for tweet in tweets {
             session.text(&format!("{}:{tweet}", self.run)).await?;
             let size = session.size(&retweets(self.run, &tweet), self.policies.retweets).await?;
@@ -98,10 +95,7 @@ impl Retwis {
                     let width = 100.0 * (max - min) as f64 / min.max(1) as f64;
                     step.numbers.push(("width", width));
                 }
-                Read::Value(_, level) => {
-                    let strong = level == Level::Linearizable;
-                    step.counts.push(if strong { "strong" } else { "weaker" });
-                }
+                Read::Value(_, level) => step.note_level(level),
             }
         }
         Ok(step)
@@ -123,8 +117,7 @@ impl Retwis {
         session.push(&timelines, &tweet, self.policies.users).await?;
         self.tweets.borrow_mut().push(tweet);
         let mut step = Step::of(TWEET);
-        let strong = level == Level::Linearizable;
-        step.counts.push(if strong { "strong" } else { "weaker" });
+        step.note_level(level);
         Ok(step)
     }
 }
@@ -215,8 +208,7 @@ pub(super) fn latency(
             row(format!("{what}, {kind}, mean"), measured.mean_ms(&[kind]), "ms");
         }
         if policies.users == SOON {
-            let reads = measured.count("strong") + measured.count("weaker");
-            row(format!("{what}, strong"), measured.percent("strong", reads), "%");
+            row(format!("{what}, strong"), measured.strong_percent(), "%");
         }
         if policies.retweets == Policy::Tolerance(5) {
             row(format!("{what}, width, mean"), measured.mean("width"), "%");

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use solera::ipa::{
-    Consistency, Counter, ErrorTolerance, LatencyBound, List, Pool, Rushed, Set, Taken, level,
+    self, Consistency, Counter, ErrorTolerance, List, Pool, Set, Taken, Wanted, level,
 };
 use solera::{Client, Error, Value};
 use solera_levels::Level;
@@ -15,7 +15,6 @@ use crate::error::BenchError;
 /// Tolerances, in percent, for each of which there is a space.
 pub(super) const TOLERANCES: [u32; 4] = [1, 3, 5, 10];
 
-const STRONG: Consistency<level::Linearizable> = Consistency::new();
 const WEAK: Consistency<level::Causal> = Consistency::new();
 
 /// Returns the configuration of a cluster with the spaces.
@@ -77,23 +76,15 @@ impl Session for Client {
     async fn read(&mut self, counter: &str, policy: Policy) -> Result<Read, Failure> {
         let key = key(counter, policy);
         Ok(match policy {
-            Policy::Strong => {
-                let value = Counter::open(self, key, STRONG).await?.read(self).await?;
-                Read::Value(*value, Level::Linearizable)
-            }
-            Policy::Weak => {
-                let value = Counter::open(self, key, WEAK).await?.read(self).await?;
-                Read::Value(*value.endorse(), Level::Causal)
-            }
-            Policy::Within(bound) => {
-                let value = Counter::open(self, key, LatencyBound(bound)).await?.read(self).await?;
-                let level = value.level();
-                Read::Value(*value.weaken().endorse(), level)
-            }
             Policy::Tolerance(percents) => {
                 let tolerance = ErrorTolerance::percent(percents);
                 let value = Counter::open(self, key, tolerance).await?.read(self).await?;
                 Read::Interval(value.min(), value.max())
+            }
+            _ => {
+                let counter = Counter::open(self, key, Levelled(policy)).await?;
+                let (value, level) = counter.read(self).await?;
+                Read::Value(value, level)
             }
         })
     }
@@ -158,16 +149,12 @@ impl Session for Client {
     }
 
     async fn left(&mut self, pool: &str, policy: Policy) -> Result<Read, Failure> {
-        let of_pool = of_type("pool", pool, policy);
         Ok(match policy {
             Policy::Strong | Policy::Tolerance(_) => return self.read(pool, policy).await,
-            Policy::Weak => {
-                let pool = Pool::open(self, of_pool, WEAK).await?;
-                Read::Value(*pool.left(self).await?.endorse(), Level::Causal)
-            }
-            Policy::Within(bound) => {
-                let pool = Pool::open(self, of_pool, LatencyBound(bound)).await?;
-                let (left, level) = rushed(pool.left(self).await?);
+            Policy::Weak | Policy::Within(_) => {
+                let key = of_type("pool", pool, policy);
+                let pool = Pool::open(self, key, Levelled(policy)).await?;
+                let (left, level) = pool.left(self).await?;
                 Read::Value(left, level)
             }
         })
@@ -190,45 +177,24 @@ impl Session for Client {
         set: &str,
         policy: Policy,
     ) -> Result<(Vec<String>, Level), Failure> {
-        let key = of_set(set, policy);
-        let (elements, level) = match policy {
-            Policy::Strong => {
-                let set = Set::open(self, key, STRONG).await?;
-                (set.elements(self).await?.into_inner(), Level::Linearizable)
-            }
-            Policy::Within(bound) => {
-                let set = Set::open(self, key, LatencyBound(bound)).await?;
-                rushed(set.elements(self).await?)
-            }
-            Policy::Weak | Policy::Tolerance(_) => {
-                let set = Set::open(self, key, WEAK).await?;
-                (set.elements(self).await?.endorse().into_inner(), Level::Causal)
-            }
-        };
+        let set = Set::open(self, of_set(set, policy), Levelled(policy)).await?;
+        let (elements, level) = set.elements(self).await?;
         Ok((elements.into_iter().collect(), level))
     }
 
     async fn size(&mut self, set: &str, policy: Policy) -> Result<Read, Failure> {
         let key = of_set(set, policy);
         Ok(match policy {
-            Policy::Strong => {
-                let size = Set::open(self, key, STRONG).await?.size(self).await?;
-                Read::Value(*size, Level::Linearizable)
-            }
-            Policy::Weak => {
-                let size = Set::open(self, key, WEAK).await?.size(self).await?;
-                Read::Value(*size.endorse(), Level::Causal)
-            }
-            Policy::Within(bound) => {
-                let set = Set::open(self, key, LatencyBound(bound)).await?;
-                let (size, level) = rushed(set.size(self).await?);
-                Read::Value(size, level)
-            }
             Policy::Tolerance(percents) => {
                 let tolerance = ErrorTolerance::percent(percents);
                 let set = Set::open_with_size(self, key, WEAK, tolerance).await?;
                 let size = set.size(self).await?;
                 Read::Interval(size.min(), size.max())
+            }
+            _ => {
+                let set = Set::open(self, key, Levelled(policy)).await?;
+                let (size, level) = set.size(self).await?;
+                Read::Value(size, level)
             }
         })
     }
@@ -257,21 +223,8 @@ impl Session for Client {
         most: u32,
         policy: Policy,
     ) -> Result<(Vec<String>, Level), Failure> {
-        let key = of_type("list", list, policy);
-        Ok(match policy {
-            Policy::Strong => {
-                let list = List::open(self, key, STRONG).await?;
-                (list.newest(self, most).await?.into_inner(), Level::Linearizable)
-            }
-            Policy::Within(bound) => {
-                let list = List::open(self, key, LatencyBound(bound)).await?;
-                rushed(list.newest(self, most).await?)
-            }
-            Policy::Weak | Policy::Tolerance(_) => {
-                let list = List::open(self, key, WEAK).await?;
-                (list.newest(self, most).await?.endorse().into_inner(), Level::Causal)
-            }
-        })
+        let list = List::open(self, of_type("list", list, policy), Levelled(policy)).await?;
+        Ok(list.newest(self, most).await?)
     }
 
     async fn write(&mut self, name: &str, text: &str) -> Result<(), Failure> {
@@ -287,10 +240,24 @@ impl Session for Client {
     }
 }
 
-/// Returns the value of a read with a bound of latency, and its level.
-fn rushed<T>(value: Rushed<T>) -> (T, Level) {
-    let level = value.level();
-    (value.weaken().endorse().into_inner(), level)
+/// Reads return values with their levels. A tolerance does not concern them.
+#[derive(Clone, Copy)]
+struct Levelled(Policy);
+
+impl ipa::Policy for Levelled {
+    type Read<T> = (T, Level);
+
+    fn wanted(&self) -> Wanted {
+        match self.0 {
+            Policy::Strong => Wanted::At(Level::Linearizable),
+            Policy::Within(bound) => Wanted::Within(bound),
+            Policy::Weak | Policy::Tolerance(_) => Wanted::At(Level::Causal),
+        }
+    }
+
+    fn label<T>(&self, value: T, level: Level) -> Option<(T, Level)> {
+        Some((value, level))
+    }
 }
 
 /// Returns the key of an object of a type. Policies have objects of their own.

@@ -7,8 +7,6 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use solera_levels::Level;
-
 use super::conditions::Condition;
 use super::load::{Measured, Pace, Step, Workload, load, run};
 use super::store::{Bought, Failure, Policy, Read, Session, Store};
@@ -65,15 +63,14 @@ impl<S: Session> Workload<S> for Tickets {
             VIEW => {
                 let event = event(self.run, self.popular.draw(random));
                 session.text(&event).await?;
-                let left = session.left(&event, self.policy).await?;
-                let strong = matches!(left, Read::Value(_, Level::Linearizable));
-                step.counts.push(if strong { "strong" } else { "weaker" });
+                if let Read::Value(_, level) = session.left(&event, self.policy).await? {
+                    step.note_level(level);
+                }
             }
             BROWSE => {
                 let venue = venue(self.run, random.below(VENUES));
                 let (_, level) = session.newest(&venue, SHOWN, self.policy).await?;
-                let strong = level == Level::Linearizable;
-                step.counts.push(if strong { "strong" } else { "weaker" });
+                step.note_level(level);
             }
             PURCHASE => {
                 let event = event(self.run, self.popular.draw(random));
@@ -148,8 +145,7 @@ pub(super) fn latency(
             Policy::Strong => rows.push(over(mean / weak)),
             Policy::Tolerance(_) => rows.push(over(mean / weak).at_most(1.1)),
             Policy::Within(_) => {
-                let reads = measured.count("strong") + measured.count("weaker");
-                let strong = measured.percent("strong", reads);
+                let strong = measured.strong_percent();
                 let row = Row::new("Fig. 8", format!("{what}, strong"), None, strong, "%");
                 rows.push(match condition.name {
                     "uniform" => Row { paper: Some(92.0), ..row }.at_least(95.0),
