@@ -229,9 +229,7 @@ impl KeyRecord {
         }
         most.values().map(Tokens::total).sum()
     }
-}
 
-impl KeyRecord {
     /// Returns whether the site of a grant would have fewer tokens without it (S1).
     pub(crate) fn counts(&self, grant: &Grant) -> bool {
         let of_site = self.grants.iter().filter(|it| it.site == grant.site);

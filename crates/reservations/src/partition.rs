@@ -77,9 +77,9 @@ pub(crate) struct Partition {
     pub(crate) visits: u64,
     next_report: Option<Monotonic>,
     /// When the site last reported to each other one.
-    reported: BTreeMap<SiteId, Monotonic>,
-    /// Sites that wait for a report, with the time when it is sent.
-    owed: BTreeMap<SiteId, Monotonic>,
+    reported_at: BTreeMap<SiteId, Monotonic>,
+    /// When the site reports next to each other one that waits for it.
+    report_at: BTreeMap<SiteId, Monotonic>,
     /// Keys that are visited before the next tick of the timer.
     soon: BTreeSet<Key>,
     activity: Activity,
@@ -108,8 +108,8 @@ impl Partition {
             due: BTreeSet::new(),
             visits: 0,
             next_report: None,
-            reported: BTreeMap::new(),
-            owed: BTreeMap::new(),
+            reported_at: BTreeMap::new(),
+            report_at: BTreeMap::new(),
             soon: BTreeSet::new(),
             activity: Activity::default(),
             holdings: Holdings::default(),

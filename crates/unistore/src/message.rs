@@ -29,6 +29,11 @@ impl Write {
     pub fn size(&self) -> usize {
         self.key.len() + self.effect.size()
     }
+
+    /// Returns whether one of these writes changes a key.
+    pub(crate) fn any_of(writes: &[Write], key: &[u8]) -> bool {
+        writes.iter().any(|write| write.key.as_bytes() == key)
+    }
 }
 
 /// Effect of a committed transaction on one partition: an element of `committedCausal` and, key by

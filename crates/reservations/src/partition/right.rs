@@ -337,29 +337,29 @@ impl Partition {
         let version = self.agreed.version;
         let ended = self.ended();
         let used = self.is_used(step);
-        self.owed.remove(&to);
-        self.reported.insert(to, step.now);
+        self.report_at.remove(&to);
+        self.reported_at.insert(to, step.now);
         step.send(self.id, to, Body::Report { version, seen, ended, used });
     }
 
     /// Reports to a site without waiting for the timer, but not too often.
     pub(super) fn report_soon(&mut self, step: &mut Step<'_>, to: SiteId) {
-        let last = self.reported.get(&to);
+        let last = self.reported_at.get(&to);
         let at = last.map_or(step.now, |last| last.after(step.config.timing.spacing));
-        let at = *self.owed.entry(to).or_insert(at);
+        let at = *self.report_at.entry(to).or_insert(at);
         step.wake_at(at, self.id);
     }
 
     /// Sends the reports that are due to sites that wait for them.
-    pub(super) fn pay_reports(&mut self, step: &mut Step<'_>) {
+    pub(super) fn send_due_reports(&mut self, step: &mut Step<'_>) {
         if !self.filling.is_filled() {
-            return self.owed.clear();
+            return self.report_at.clear();
         }
-        let due = self.owed.iter().filter(|(_, at)| **at <= step.now);
+        let due = self.report_at.iter().filter(|(_, at)| **at <= step.now);
         for to in due.map(|(to, _)| *to).collect::<Vec<_>>() {
             self.report(step, to);
         }
-        if let Some(at) = self.owed.values().min() {
+        if let Some(at) = self.report_at.values().min() {
             step.wake_at(*at, self.id);
         }
     }

@@ -40,7 +40,7 @@ impl Partition {
         if self.is_half_used(&key) {
             // The next updates should find free tokens.
             self.visit_soon(step, &key);
-        } else if self.is_pending(&key) || self.has_few(step.config, &key) {
+        } else if self.awaits_change(&key) || self.has_few(step.config, &key) {
             self.visit_at(step.now, &key);
         }
         Some(Spent { key, epoch, tokens })

@@ -41,7 +41,7 @@ impl Partition {
         for key in std::mem::take(&mut self.soon) {
             self.visit(step, &key);
         }
-        self.pay_reports(step);
+        self.send_due_reports(step);
     }
 
     /// Visits a key without waiting for the next tick, once for all that happens until then.
@@ -81,7 +81,8 @@ impl Partition {
         let idle = granted.then(|| counter.used.unwrap_or(now).after(policy.lease));
         // A transaction that holds tokens keeps the grant.
         let idle = idle.map(|at| at.max(counter.last_take_ends().unwrap_or(at)));
-        let again = self.is_pending(key).then(|| now.after(config.timing.retry));
+        let is_pending = self.is_half_used(key) || self.awaits_change(key);
+        let again = is_pending.then(|| now.after(config.timing.retry));
         [idle, again, counter.first_take_ends()].into_iter().flatten().min()
     }
 
@@ -95,8 +96,9 @@ impl Partition {
         })
     }
 
-    /// Returns whether a report, a version or an answer may permit the site to do more.
-    pub(super) fn is_pending(&self, key: &[u8]) -> bool {
+    /// Returns whether a report, a version or an answer may permit the site to do more, apart from
+    /// freeing tokens.
+    pub(super) fn awaits_change(&self, key: &[u8]) -> bool {
         let Some(counter) = self.counters.get(key) else { return false };
         let asks = counter.asking || counter.ending || self.agreed.version < counter.wait_for;
         let Some(record) = self.record(key) else { return asks };
@@ -108,7 +110,6 @@ impl Partition {
             || counter.awaits_end.is_some()
             || counter.wants_room
             || record.raise.is_some()
-            || self.is_half_used(key)
             || self.open_grants(key).count() > 1
             || record.grants.iter().any(is_over)
     }

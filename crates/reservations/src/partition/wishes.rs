@@ -92,7 +92,7 @@ impl Partition {
         u64::try_from(share.max(1)).unwrap_or(u64::MAX)
     }
 
-    /// Returns what the site would like to have; `None` if it needs nothing.
+    /// Returns the tokens that the site may request; `None` if it needs none.
     fn wish(&self, step: &Step<'_>, policy: Policy, key: &Key) -> Option<Wish> {
         let newest = self.open_grants(key).max_by_key(|grant| grant.epoch);
         let (share, heads) = (self.share(step, policy, key), self.heads(key));
@@ -167,8 +167,8 @@ impl Partition {
         self.propose(step, key, policy).filter(|_| wish.wants_more)
     }
 
-    /// Returns a request for what the site would like to have, or at least for what those who wait
-    /// need now, if it fits.
+    /// Returns a request for the desired tokens, or at least for those that waiting updates need
+    /// now, if it fits.
     fn fitting_request(
         &self,
         step: &Step<'_>,

@@ -111,7 +111,11 @@ impl<W: Context> ClientSession<W> {
         };
         let result = match way {
             Way::Certified => self.execute_strong(command, op).await?,
-            Way::Complete => self.read_complete(op).await?,
+            Way::Complete => {
+                self.worker.reach(&op.key).map_err(|error| error.to_string())?;
+                let response = self.worker.call(self.remote_read(command, op, *way)).await;
+                self.executed(response)?
+            }
             Way::Local(local) => self.execute_causal(op, *local).await?,
         };
         Ok((result, *level))
@@ -147,14 +151,6 @@ impl<W: Context> ClientSession<W> {
         // What answers at two levels has the stronger one.
         ways.dedup_by_key(|(_, way)| *way);
         Ok(ways)
-    }
-
-    /// Reads a key of a causal space with everything that any site has acknowledged.
-    async fn read_complete(&mut self, op: &KeyOp<'_>) -> Result<Result<Outcome, OpError>, String> {
-        self.worker.reach(&op.key).map_err(|error| error.to_string())?;
-        let (past, key, op) = (self.pasts.causal, (&*op.key).into(), op.op.clone());
-        let response = self.worker.call(Command::ReadComplete { past, key, op }).await;
-        self.executed(response)
     }
 
     /// Returns the command for a remote read that may be cancelled.

@@ -25,6 +25,7 @@ use crate::command::{CommandError, Response, TxId};
 use crate::config::Rule;
 use crate::groups::group_of;
 use crate::message::{Message, Update, Write};
+use crate::partition::Partition;
 use crate::rare;
 
 /// Time after which sites that have not answered are asked again, because a link may have lost the
@@ -60,7 +61,7 @@ struct Reading {
 
 #[derive(Debug)]
 enum Stage {
-    /// It begins again at this time, because the sites have different lists of sites.
+    /// It begins at this time, or begins again because the sites have different lists of sites.
     Pausing(Monotonic),
     /// The snapshots of this site do not contain the past yet, or the changes that a site has
     /// reported.
@@ -95,6 +96,8 @@ struct Round {
 #[derive(Debug)]
 struct Question {
     key: Key,
+    /// Index of the key's partition.
+    partition: usize,
     since: Vector,
     prepared: BTreeSet<TxId>,
     strong: BTreeSet<TransactionId>,
@@ -146,7 +149,7 @@ impl Replica {
     ) {
         let (since, stage) = (now.monotonic, Stage::Pausing(now.monotonic));
         self.complete.reading.insert(request, Reading { past, key, op, since, stage });
-        self.wait_complete(now, request, past);
+        self.advance_complete_read(now, request);
     }
 
     /// Continues complete reads, and answers questions.
@@ -287,12 +290,14 @@ impl Replica {
         if questions.contains_key(&id) || questions.len() >= MOST_QUESTIONS {
             return;
         }
+        let partition = self.worker.index_of(self.worker.partition_of(&key));
+        let partition = partition.expect("questions are routed by owner");
         let (mut prepared, mut strong) = (BTreeSet::new(), BTreeSet::new());
         if self.worker.config.keeps(Rule::DecideBeforeAnswer) {
             prepared = self.participant.preparing(&key);
-            strong = self.undecided_strong(&key);
+            strong = self.undecided_strong(partition, &key);
         }
-        let mut question = Question { key, since, prepared, strong, asked };
+        let mut question = Question { key, partition, since, prepared, strong, asked };
         if !self.answer_question(id, &mut question) {
             self.worker.reach(rare::ANSWER_WAITS);
             self.worker.note_activity(now);
@@ -302,13 +307,12 @@ impl Replica {
 
     /// Returns the strong transactions that may change a key and are not stored here, although
     /// their clients may know that they have committed.
-    fn undecided_strong(&self, key: &Key) -> BTreeSet<TransactionId> {
-        let partition = self.worker.partition_of(key);
-        let Some(index) = self.worker.index_of(partition) else { return BTreeSet::new() };
-        let stored = self.worker.partitions[index].known_vec.strong;
-        let writes =
-            |payload: &GroupPayload<Write>| payload.writes.iter().any(|write| write.key == *key);
-        self.strong.service.unsettled(group_of(partition), stored, writes)
+    fn undecided_strong(&self, partition: usize, key: &Key) -> BTreeSet<TransactionId> {
+        let partition = &self.worker.partitions[partition];
+        let changes =
+            |payload: &GroupPayload<Write>| Write::any_of(&payload.writes, key.as_bytes());
+        let stored = partition.known_vec.strong;
+        self.strong.service.unsettled(group_of(partition.id), stored, changes)
     }
 
     /// Answers the questions that need not wait any more.
@@ -325,10 +329,9 @@ impl Replica {
     /// Answers a question if it need not wait for transactions. Returns whether it did.
     fn answer_question(&mut self, id: QuestionId, question: &mut Question) -> bool {
         question.prepared.retain(|tx| self.participant.is_prepared(*tx));
-        let partition = self.worker.partition_of(&question.key);
-        let index = self.worker.index_of(partition).expect("questions are routed by owner");
-        let stored = self.worker.partitions[index].known_vec.strong;
-        let (service, group) = (&self.strong.service, group_of(partition));
+        let partition = &self.worker.partitions[question.partition];
+        let (stored, group) = (partition.known_vec.strong, group_of(partition.id));
+        let service = &self.strong.service;
         let mut forgotten = false;
         question.strong.retain(|tid| {
             let settled = service.is_settled(group, *tid, stored);
@@ -343,7 +346,7 @@ impl Replica {
         // question finds it stored at a site that is asked.
         let later = match forgotten {
             true => Some(Vector::zero(self.worker.config.topology.sites())),
-            false => self.changes(index, &question.key, &question.since),
+            false => self.changes(partition, &question.key, &question.since),
         };
         let (from, request, round) = id;
         let members = self.worker.dissemination.members.clone();
@@ -354,9 +357,8 @@ impl Replica {
     /// Returns a past that contains the changes of a key since a snapshot, as far as this worker
     /// answers for them: those of its own site, strong ones, and those of sites that are no members
     /// any more, which other sites may have shown. Returns `None` if there are none.
-    fn changes(&self, index: usize, key: &Key, since: &Vector) -> Option<Vector> {
-        let (partition, members) =
-            (&self.worker.partitions[index], &self.worker.dissemination.members);
+    fn changes(&self, partition: &Partition, key: &Key, since: &Vector) -> Option<Vector> {
+        let members = &self.worker.dissemination.members;
         let answers = |site: &SiteId| *site == self.worker.me || !members.is_member(*site);
         let origins = SiteId::all(members.sites()).filter(answers).map(Origin::Site);
         let mut later = None;
@@ -364,7 +366,7 @@ impl Replica {
             let committed = &partition.committed[origin];
             let changes = |update: &&Arc<Update>| {
                 // An update is visible with everything on which it depends.
-                update.writes.iter().any(|write| write.key == *key) && !update.within(since)
+                Write::any_of(&update.writes, key.as_bytes()) && !update.within(since)
             };
             for update in committed.iter().filter(changes) {
                 later.get_or_insert(Vector::zero(members.sites())).join(&update.commit_vec());

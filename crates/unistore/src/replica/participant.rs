@@ -129,9 +129,9 @@ impl Participant {
 
     /// Returns the prepared transactions that change a key.
     pub(crate) fn preparing(&self, key: &Key) -> BTreeSet<TxId> {
-        let changes =
-            |waiting: &Waiting| waiting.prepared.writes.iter().any(|write| write.key == *key);
-        let found = self.prepared.iter().filter(|(_, waiting)| changes(waiting));
+        let all = self.prepared.iter();
+        let found =
+            all.filter(|(_, waiting)| Write::any_of(&waiting.prepared.writes, key.as_bytes()));
         found.map(|(tx, _)| *tx).collect()
     }
 
@@ -164,8 +164,7 @@ impl Replica {
         !self.participant.prepared.is_empty()
             && self.worker.config.keeps(Rule::WaitOnKnownVec)
             && self.participant.prepared.values().any(|Waiting { prepared, .. }| {
-                prepared.ts <= local_entry
-                    && prepared.writes.iter().any(|write| write.key.as_bytes() == key)
+                prepared.ts <= local_entry && Write::any_of(&prepared.writes, key)
             })
     }
 
