@@ -60,7 +60,24 @@ fn free_port() -> u16 {
     }
 }
 
-fn start(folder: &std::path::Path, port: u16) -> Server {
+/// Starts a server at a free port. Another program may take the port before the server does, which
+/// then ends; it gets another port.
+fn start(folder: &std::path::Path) -> Server {
+    for _ in 0..10 {
+        let mut server = start_at(folder, free_port());
+        let mut ended = false;
+        wait("a node does not start", || {
+            ended = server.process.try_wait().unwrap().is_some();
+            ended || TcpStream::connect(("127.0.0.1", server.port)).is_ok()
+        });
+        if !ended {
+            return server;
+        }
+    }
+    panic!("no node finds a free port");
+}
+
+fn start_at(folder: &std::path::Path, port: u16) -> Server {
     let folder = folder.join(port.to_string());
     std::fs::create_dir_all(&folder).unwrap();
     let log = File::create(folder.join("log")).unwrap();
@@ -86,11 +103,8 @@ impl Cluster {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("solera-occult-redis-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        let nodes = (0..6).map(|_| start(&folder, free_port())).collect();
+        let nodes = (0..6).map(|_| start(&folder)).collect();
         let cluster = Cluster { nodes, folder };
-        for node in &cluster.nodes {
-            wait("a node does not start", || TcpStream::connect(("127.0.0.1", node.port)).is_ok());
-        }
         let addresses = cluster.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
         let created = Command::new("redis-cli")
             .args(["--cluster", "create"])
