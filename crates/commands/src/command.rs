@@ -1,5 +1,7 @@
 //! Description of a command, which determines its arity, keys and categories.
 
+use crate::syntax::{self, Argument};
+
 /// Identifier of a command, for dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each is the command of its name")]
@@ -107,6 +109,11 @@ pub struct Command {
 }
 
 impl Command {
+    /// Returns the arguments that the syntax describes.
+    pub fn syntax(&self) -> Vec<Argument> {
+        syntax::arguments(self.arguments)
+    }
+
     /// Returns whether the command accepts this number of arguments, including the name.
     pub fn takes(&self, arguments: usize) -> bool {
         let arguments = arguments as i64;

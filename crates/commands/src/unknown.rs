@@ -9,7 +9,8 @@ use crate::table::COMMANDS;
 /// Prefix of the names of Solera's own commands, in lower case.
 const OWN: &str = "solera.";
 
-/// Length at which Redis cuts off a name, and all arguments together, in an error, in bytes.
+/// Number of bytes after which Redis cuts off a command's name in an error. All its arguments
+/// together have the same limit.
 const REPEATED: usize = 128;
 
 /// Returns the error for a command that does not exist here. For a command of Redis it reports that
@@ -17,7 +18,7 @@ const REPEATED: usize = 128;
 /// command. For others it is Redis' text, in which names and arguments end at a zero byte. Invalid
 /// UTF-8 is replaced.
 ///
-/// Both begin with `ERR unknown command`, which clients use to detect the commands of a server.
+/// All three begin with `ERR unknown command`, by which clients detect which commands a server has.
 pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> String {
     let name = String::from_utf8_lossy(beginning(name, REPEATED));
     if is_missing(name.as_bytes()) {
@@ -43,7 +44,8 @@ pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]
     text
 }
 
-/// Returns the command of Solera's own that may be meant by a misspelt name with its prefix.
+/// Returns the command of Solera's own that may be meant by a misspelt name that begins with
+/// `solera.`.
 fn own_command(name: &str) -> Option<String> {
     let has_prefix =
         |name: &str| name.get(..OWN.len()).is_some_and(|it| it.eq_ignore_ascii_case(OWN));

@@ -300,6 +300,7 @@ fn documentation(
         documentation.push(format!("It uses, one after another: {}.", phases.join(", ")));
     }
     documentation
-        .extend(["", "# Errors", "If it has no effect, or is incomplete."].map(Into::into));
+        .extend(["", "# Errors", "Fails if the transaction was aborted, without an effect, or if a phase has committed and a later \
+         one has not."].map(Into::into));
     documentation
 }

@@ -152,8 +152,9 @@ mod tests {
         assert_eq!(postcard::from_bytes::<Question>(&bytes).unwrap(), question);
         assert_eq!(HEXLOWER.encode(&bytes), "0703016b010280cab5ee01");
         let (site, tokens) = (SiteId(2), Tokens { increments: 3, decrements: 130 });
+        let lease = Some(Duration::from_millis(5));
         let holders = vec![
-            Holder::Tokens { site, tokens, answers: true },
+            Holder::Tokens { site, tokens, answers: true, lease, unused: None },
             Holder::Rights { site, rights: Some(4), age: Duration::from_millis(5) },
         ];
         let all = [
@@ -179,7 +180,7 @@ mod tests {
         });
         let expected = [
             "0800058402",
-            "0801020002038201010102010400c096b102",
+            "0801020002038201010100c096b102000102010400c096b102",
             "080200",
             "080201",
             "08020205",

@@ -162,6 +162,11 @@ pub enum Holder {
         tokens: Tokens,
         /// Whether it may answer intervals while its lease lasts.
         answers: bool,
+        /// Time until the lease ends unless it is renewed. Only the site itself knows it.
+        lease: Option<Duration>,
+        /// Time until the site gives up its tokens unless it uses some. Only the site itself knows
+        /// it.
+        unused: Option<Duration>,
     },
     /// A site of a key with rights.
     Rights {

@@ -51,7 +51,7 @@ impl fmt::Display for Scale {
 
 pub(crate) const REGIONS: usize = 62;
 pub(crate) const CATEGORIES: usize = 20;
-/// Number of RUBiS' 33,000 items in each category.
+/// How many of RUBiS' 33,000 items are in each category.
 const CATEGORY_ITEMS: [u32; CATEGORIES] = [
     1374, 2691, 292, 2874, 538, 7521, 664, 586, 1077, 976, 2325, 1051, 1420, 270, 1069, 3029, 405,
     342, 3671, 825,
@@ -123,8 +123,9 @@ impl Catalogue {
         self.shelves[item as usize]
     }
 
-    /// Chooses a shelf for a search or a new item: a random page of a category, which is drawn by
-    /// size, and a random page of that category in a region.
+    /// Chooses a shelf for a search or a new item. Draws a category with a probability proportional
+    /// to its number of items, then a random page of the category, and a random page of its items
+    /// in the region.
     pub(crate) fn draw_shelf(&self, region: usize, random: &mut Random) -> Shelf {
         let category = random.weighted(&CATEGORY_ITEMS);
         let pages = |items: u64| items.div_ceil(PAGE).max(1);

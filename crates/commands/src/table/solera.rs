@@ -25,7 +25,7 @@ family! { "solera":
         "Returns the level of a key.";
     SoleraRead "solera.read" "key AT level|WITHIN ms [command [argument …]]" -4 "readonly" (1, 1, 1 "RO access") "0.1.0"
         "Reads a key at a chosen level, or at the strongest level that arrives in time.";
-    SoleraInterval "solera.interval" "key" 2 "readonly" (1, 1, 1 "RO access") "0.1.0"
+    SoleraInterval "solera.interval" "key [command]" -2 "readonly" (1, 1, 1 "RO access") "0.1.0"
         "Returns an interval that contains the value of a counter or the size of a set with a bound.";
     SoleraRights "solera.rights" "key" 2 "readonly" (1, 1, 1 "RO access") "0.1.0"
         "Returns the sites that hold tokens or rights of a counter or set with a bound.";

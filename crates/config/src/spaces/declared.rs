@@ -13,9 +13,10 @@ use super::relation::{ANY, Relation, all_where, conflict_by_default};
 pub(crate) struct Declared {
     /// Strong operations; `None` if no command is named, and then every update is strong.
     strong: Option<u64>,
-    /// Operations that a pair names. The others conflict as they do without pairs.
+    /// Operations that occur in a declared pair of conflicting commands. All others conflict as if
+    /// no pair were declared.
     paired: u64,
-    /// For each operation, the operations with which a pair names it.
+    /// For each operation, the operations with which it forms a declared pair.
     pairs: [u64; Operation::ALL.len()],
 }
 
@@ -118,9 +119,9 @@ impl Declared {
         })
     }
 
-    /// Returns the declared operations as which an operation counts. INCRBY or DECRBY with a
-    /// negative number counts as both of them if both are strong, as the strong one if one is, and
-    /// otherwise as DECRBY.
+    /// Returns the operations whose declarations apply to an operation: itself, except that INCRBY
+    /// or DECRBY with a negative number counts as both of them if both are strong, as the strong
+    /// one if one is, and otherwise as DECRBY.
     fn meanings(&self, operation: Operation) -> [Option<Operation>; 2] {
         if operation != Operation::Turned {
             return [Some(operation), None];
@@ -210,7 +211,7 @@ impl fmt::Display for RelationError {
                 second.name()
             ),
             RelationError::TwoReads(one, other) if one == other => {
-                write!(f, "{one} changes nothing, so that its order with itself does not matter")
+                write!(f, "{one} changes nothing, so that the order of two of them does not matter")
             }
             RelationError::TwoReads(one, other) => {
                 write!(f, "{one} and {other} change nothing, so that their order does not matter")

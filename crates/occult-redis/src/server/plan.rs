@@ -1,4 +1,4 @@
-//! Commands on data, as calls of commands on one key each. No I/O.
+//! Splits a client's command into calls for one key each, and combines their replies. No I/O.
 
 use solera_resp::{Protocol, Value};
 
@@ -49,8 +49,6 @@ impl Plan {
                 if words.len() < wanted || known.arity > 0 && words.len() != wanted {
                     return Err(wrong_number(&name));
                 }
-                // MGET returns nil for values that are not strings, and so does this command of
-                // Redis.
                 let calls = Call::new(words).into_iter().collect();
                 Plan { calls, combine: Combine::Only, shape: known.shape }.checked()
             }
@@ -72,7 +70,7 @@ impl Plan {
     pub(super) fn reply(&self, replies: Vec<Value>, protocol: Protocol) -> Value {
         let failed = replies.iter().find(|reply| matches!(reply, Value::Error(_)));
         match (self.combine, failed) {
-            // MGET of Redis does the same.
+            // MGET replies nil for a value that is not a string, as in Redis.
             (Combine::Array, _) => {
                 let text = |reply| if let Value::Error(_) = reply { Value::Null } else { reply };
                 Value::Array(replies.into_iter().map(text).collect())

@@ -1,7 +1,9 @@
 //! Tokens and floors: when a site ends an epoch, and which changes of a key's record it requests.
 
+use std::time::Duration;
+
 use solera_machine::{PartitionId, RequestId};
-use solera_time::SiteId;
+use solera_time::{Monotonic, SiteId};
 
 use super::{Partition, clamped};
 use crate::agreed::{Change, Grant, Key};
@@ -87,10 +89,29 @@ impl Partition {
             let own = grants.iter().filter(|it| it.site == site && !self.agreed.is_over(it));
             let tokens = own.fold(Tokens::default(), |most, grant| most.most(grant.tokens));
             let answers = self.agreed.reader(site).is_some();
+            let (lease, unused) = match site == self.me {
+                true => (self.lease_left(step.now), self.use_left(step, key)),
+                false => (None, None),
+            };
             let is_holder = answers || !tokens.is_none();
-            is_holder.then_some(Holder::Tokens { site, tokens, answers })
+            is_holder.then_some(Holder::Tokens { site, tokens, answers, lease, unused })
         });
         step.reply(request, Response::Holders(holders.collect()));
+    }
+
+    /// Returns the time until the site's lease ends; `None` without one.
+    fn lease_left(&self, now: Monotonic) -> Option<Duration> {
+        let term = self.agreed.reader(self.me)?.term;
+        let lease = self.right.lease.filter(|lease| lease.term == term)?;
+        Some(lease.until.since(now))
+    }
+
+    /// Returns the time until the site gives up its tokens of a key if it does not use any; `None`
+    /// if it has none, or has not used them since its start.
+    fn use_left(&self, step: &Step<'_>, key: &Key) -> Option<Duration> {
+        self.open_grants(key).next()?;
+        let lease = step.config.policy(key)?.lease;
+        Some(self.counters.get(key)?.used?.after(lease).since(step.now))
     }
 
     // Ends.

@@ -1,6 +1,8 @@
 //! COMMAND: describes the commands of the table.
 
-use solera_commands::{COMMANDS, Command as Described, lookup, unknown_subcommand};
+use solera_commands::{
+    Argument, ArgumentKind, COMMANDS, Command as Described, lookup, unknown_subcommand,
+};
 use solera_config::ClusterSpec;
 use solera_resp::{Arguments, Writer};
 
@@ -161,13 +163,55 @@ pub fn describe(command: &Described, out: &mut Writer) {
 
 /// Appends the documentation of a command, as COMMAND DOCS does: its name and a map.
 fn document(command: &Described, out: &mut Writer) {
+    let arguments = command.syntax();
     out.bulk(command.name.as_bytes());
-    out.map(3);
-    for (key, value) in
-        [("summary", command.summary), ("since", command.since), ("group", command.group)]
-    {
-        out.bulk(key.as_bytes());
-        out.bulk(value.as_bytes());
+    out.map(if arguments.is_empty() { 3 } else { 4 });
+    let fields = [("summary", command.summary), ("since", command.since), ("group", command.group)];
+    strings(out, &fields);
+    if !arguments.is_empty() {
+        out.bulk(b"arguments");
+        document_arguments(&arguments, out);
+    }
+}
+
+/// Appends the documentation of arguments, from which clients derive hints.
+fn document_arguments(arguments: &[Argument], out: &mut Writer) {
+    out.array(arguments.len());
+    for argument in arguments {
+        let flags: Vec<&str> = [("optional", argument.optional), ("multiple", argument.multiple)]
+            .into_iter()
+            .filter_map(|(flag, holds)| holds.then_some(flag))
+            .collect();
+        let fields = match &argument.kind {
+            // Clients show a token as it is, and a value by its name for display.
+            ArgumentKind::Token(word) => ("pure-token", vec![("name", *word), ("token", *word)]),
+            ArgumentKind::Value(word) => ("string", vec![("name", *word), ("display_text", *word)]),
+            ArgumentKind::Block(_) => ("block", vec![("name", "block")]),
+        };
+        let (kind, mut fields) = fields;
+        fields.push(("type", kind));
+        let inner = match &argument.kind {
+            ArgumentKind::Block(inner) => Some(inner),
+            ArgumentKind::Token(_) | ArgumentKind::Value(_) => None,
+        };
+        out.map(fields.len() + usize::from(!flags.is_empty()) + usize::from(inner.is_some()));
+        strings(out, &fields);
+        if !flags.is_empty() {
+            out.bulk(b"flags");
+            simple_set(out, flags.into_iter());
+        }
+        if let Some(inner) = inner {
+            out.bulk(b"arguments");
+            document_arguments(inner, out);
+        }
+    }
+}
+
+/// Appends the fields of a map.
+fn strings(out: &mut Writer, fields: &[(&str, &str)]) {
+    for (field, text) in fields {
+        out.bulk(field.as_bytes());
+        out.bulk(text.as_bytes());
     }
 }
 

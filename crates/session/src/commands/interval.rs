@@ -1,14 +1,16 @@
-//! SOLERA.INTERVAL: reads an interval that contains the value of a counter.
+//! SOLERA.INTERVAL: reads an interval that contains the value of a counter or the size of a set.
 
-use solera_config::ClusterSpec;
+use solera_commands::{COMMANDS, CommandId, lookup};
+use solera_config::{ClusterSpec, KeyBound};
 use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
 use crate::session::ClientSession;
 
-/// SOLERA.INTERVAL key: replies with the minimum and the maximum of the counter's value. The key's
-/// space must have an error bound.
+/// SOLERA.INTERVAL key [GET|SCARD]: replies with the minimum and the maximum of the counter's value
+/// or the set's size. The key's space must have a bound. Only one of the two commands has an
+/// interval for a key; it may be named, as for SOLERA.READ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interval {
     key: Vec<u8>,
@@ -24,8 +26,12 @@ impl Request for Interval {
         }
     }
 
-    fn parse(arguments: &Arguments<'_>, _: &ClusterSpec) -> Result<Interval, String> {
-        Ok(Interval { key: arguments.get(1).to_vec() })
+    fn parse(arguments: &Arguments<'_>, spec: &ClusterSpec) -> Result<Interval, String> {
+        let key = arguments.get(1).to_vec();
+        if arguments.len() > 2 {
+            check_command(spec, &key, arguments)?;
+        }
+        Ok(Interval { key })
     }
 
     async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
@@ -38,4 +44,28 @@ impl Request for Interval {
             Err(error) => session.fail(error),
         }
     }
+}
+
+/// Checks that the named command is the one whose result the key's bound concerns.
+///
+/// # Errors
+/// The error reply.
+fn check_command(spec: &ClusterSpec, key: &[u8], arguments: &Arguments<'_>) -> Result<(), String> {
+    let Some(bound) = spec.spaces.bound_of(key) else { return Ok(()) };
+    let (command, bounded) = match bound {
+        KeyBound::Error(_) | KeyBound::Hard => (CommandId::Get, "values of counters"),
+        KeyBound::Size(_) => (CommandId::Scard, "sizes of sets"),
+    };
+    let named = lookup(arguments.get(2));
+    if arguments.len() == 3 && named.is_some_and(|named| named.id == command) {
+        return Ok(());
+    }
+    let words: Vec<_> = arguments.from(2).map(String::from_utf8_lossy).collect();
+    Err(format!(
+        "ERR '{}' of '{}' has no interval: space '{}' bounds {bounded}, which {} returns",
+        words.join(" "),
+        String::from_utf8_lossy(key),
+        spec.spaces.space_of(key).name,
+        COMMANDS[command as usize].name.to_uppercase()
+    ))
 }

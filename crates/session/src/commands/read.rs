@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use solera_commands::{Command as Described, Unit, lookup};
+use solera_commands::{Command as Described, CommandId, Unit, lookup};
 use solera_config::ClusterSpec;
 use solera_data::Op;
 use solera_levels::Level;
@@ -106,13 +106,15 @@ fn operation<'a>(
     };
     let command = lookup(name).filter(|it| it.has_flag("readonly")).ok_or_else(refused)?;
     command.check_arity(ranges.len())?;
-    let op = plan::single(command.id, &Arguments::new(&buffer, &ranges))?;
+    let op = match command.id {
+        CommandId::Exists if ranges.len() == 2 => Some(Op::Exists),
+        id => plan::single(id, &Arguments::new(&buffer, &ranges))?,
+    };
     Ok((command, op.ok_or_else(refused)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use solera_commands::CommandId;
     use solera_data::Value;
 
     use super::super::request::testing::{parse, rejects};
@@ -132,7 +134,14 @@ mod tests {
         );
         let within = Wanted::Within(Duration::from_millis(10));
         let field = Op::HashGet(Value::from(&b"f"[..]));
-        assert_eq!(parsed("SOLERA.READ k within 10 hget f"), (key, CommandId::Hget, field, within));
+        assert_eq!(
+            parsed("SOLERA.READ k within 10 hget f"),
+            (key.clone(), CommandId::Hget, field, within)
+        );
+        assert_eq!(
+            parsed("SOLERA.READ k within 10 exists"),
+            (key, CommandId::Exists, Op::Exists, within)
+        );
     }
 
     #[test]
@@ -156,6 +165,10 @@ mod tests {
             (
                 "SOLERA.READ k AT causal MGET",
                 "ERR SOLERA.READ runs commands that read one key, such as GET, not 'MGET'",
+            ),
+            (
+                "SOLERA.READ k AT causal EXISTS l",
+                "ERR SOLERA.READ runs commands that read one key, such as GET, not 'EXISTS'",
             ),
             (
                 "SOLERA.READ k AT causal FOO",

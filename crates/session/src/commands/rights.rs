@@ -1,5 +1,7 @@
 //! SOLERA.RIGHTS: returns the sites that hold tokens or rights of a counter.
 
+use std::time::Duration;
+
 use solera_config::ClusterSpec;
 use solera_reservations::Holder;
 use solera_resp::Arguments;
@@ -36,15 +38,18 @@ impl Request for Rights {
         session.out.array(holders.len());
         for holder in holders {
             let count = |number: u64| Some(i64::try_from(number).unwrap_or(i64::MAX));
+            let ms = |time: Duration| Some(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
             let fields = match holder {
                 Holder::Rights { rights, age, .. } => {
-                    let age = rights.map(|_| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-                    vec![("rights", rights.and_then(count)), ("age-ms", age.and_then(count))]
+                    let age = rights.and_then(|_| ms(age));
+                    vec![("rights", rights.and_then(count)), ("age-ms", age)]
                 }
-                Holder::Tokens { tokens, answers, .. } => vec![
+                Holder::Tokens { tokens, answers, lease, unused, .. } => vec![
                     ("increments", count(tokens.increments)),
                     ("decrements", count(tokens.decrements)),
+                    ("tokens-ms", unused.and_then(ms)),
                     ("answers", count(answers.into())),
+                    ("answers-ms", lease.and_then(ms)),
                 ],
             };
             let out = &mut session.out;

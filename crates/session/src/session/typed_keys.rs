@@ -60,7 +60,8 @@ impl<W: Context> ClientSession<W> {
             ),
             SpaceType::List => format!(
                 "ERR {command} cannot change '{key}': the keys of space '{name}' are lists, which only SOLERA.PUSH, \
-                 HDEL, and HSET of fields that are named as by SOLERA.PUSH change"
+                 HDEL, and HSET of fields that are named as by SOLERA.PUSH change; to empty a list, HDEL the fields that \
+                 HGETALL returns"
             ),
             SpaceType::Counter | SpaceType::BoundedCounter => format!(
                 "ERR {command} cannot change '{key}': the keys of space '{name}' are counters, which only INCR, \
