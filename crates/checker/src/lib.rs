@@ -24,6 +24,7 @@
 //!   other checkers.
 //! - [`primary`]: checks histories of the primary-copy protocol, independently of the other
 //!   checkers.
+//! - [`speculative`]: checks histories of speculative spaces, independently of the other checkers.
 //! - [`text`]: reads and writes histories as text, one transaction per line, for files, tests and
 //!   other checkers.
 //!
@@ -52,6 +53,7 @@ pub mod pcpsi;
 pub mod primary;
 pub mod properties;
 mod sequential;
+pub mod speculative;
 pub mod strong;
 pub mod text;
 mod violation;

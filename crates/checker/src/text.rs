@@ -4,8 +4,9 @@
 //! written history returns an equal one. Reading checks the form, not the consistency: every
 //! snapshot has an entry per site, and every site exists.
 
+pub(crate) mod line;
 mod read;
-mod words;
+pub(crate) mod words;
 mod write;
 
 use std::fmt;

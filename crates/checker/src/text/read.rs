@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use super::line::{Line, expected};
 use super::words::{Word, split};
 use super::{ParseError, Reason};
 use crate::history::{
@@ -38,7 +39,7 @@ impl Reader {
         if words.is_empty() {
             return Ok(());
         }
-        let mut line = Line { words: words.into_iter().peekable(), sites: self.sites };
+        let mut line = Line::new(words, self.sites);
         if !self.named {
             let name = (line.next_bare(), line.next_bare());
             let is_known = matches!(
@@ -72,12 +73,6 @@ impl Reader {
         }
         line.end()
     }
-}
-
-/// The remaining words of a line.
-struct Line {
-    words: std::iter::Peekable<std::vec::IntoIter<Word>>,
-    sites: Option<usize>,
 }
 
 impl Line {
@@ -244,66 +239,5 @@ impl Line {
             Some(sites) if site >= sites => Err(Reason::NoSuchSite(site)),
             Some(_) => Ok(site),
         }
-    }
-
-    fn number<N: FromStr>(&mut self, what: &'static str) -> Result<N, Reason> {
-        let word = self.bare(what)?;
-        word.parse().or_else(|_| expected(what, &word))
-    }
-
-    fn texts(&mut self) -> Vec<String> {
-        let mut texts = Vec::new();
-        while let Some(Word::Bare(text) | Word::Quoted(text)) =
-            self.words.next_if(|word| !matches!(word, Word::Sign(_)))
-        {
-            texts.push(text);
-        }
-        texts
-    }
-
-    fn text(&mut self, what: &'static str) -> Result<String, Reason> {
-        match self.words.next() {
-            Some(Word::Bare(text) | Word::Quoted(text)) => Ok(text),
-            other => unexpected(what, other),
-        }
-    }
-
-    fn bare(&mut self, what: &'static str) -> Result<String, Reason> {
-        match self.words.next() {
-            Some(Word::Bare(text)) => Ok(text),
-            other => unexpected(what, other),
-        }
-    }
-
-    fn next_bare(&mut self) -> Option<String> {
-        self.bare("").ok()
-    }
-
-    fn sign(&mut self, sign: char, what: &'static str) -> Result<(), Reason> {
-        match self.words.next() {
-            Some(Word::Sign(found)) if found == sign => Ok(()),
-            other => unexpected(what, other),
-        }
-    }
-
-    fn takes(&mut self, sign: char) -> bool {
-        self.words.next_if_eq(&Word::Sign(sign)).is_some()
-    }
-
-    fn end(&mut self) -> Result<(), Reason> {
-        self.words.next().map_or(Ok(()), |word| unexpected("the end of the line", Some(word)))
-    }
-}
-
-fn expected<T>(what: &'static str, found: &str) -> Result<T, Reason> {
-    Err(Reason::Expected { what, found: found.to_owned() })
-}
-
-fn unexpected<T>(what: &'static str, found: Option<Word>) -> Result<T, Reason> {
-    match found {
-        None => expected(what, ""),
-        Some(Word::Sign(sign)) => expected(what, &sign.to_string()),
-        Some(Word::Bare(text)) => expected(what, &text),
-        Some(Word::Quoted(text)) => expected(what, &format!("\"{text}\"")),
     }
 }

@@ -7,7 +7,7 @@ const SIGNS: &str = "|@=~!?[](){}<>";
 
 /// A word of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(crate) enum Word {
     /// One of the signs.
     Sign(char),
     /// Letters, digits and a few more characters.
@@ -43,10 +43,15 @@ fn is_bare(character: char) -> bool {
 
 /// Formats a string as a word: bare if possible. The bare word `nil` means no value, so the string
 /// "nil" is quoted.
-pub(super) fn word(text: &str) -> String {
+pub(crate) fn word(text: &str) -> String {
     if !text.is_empty() && text != "nil" && text.chars().all(is_bare) {
         return text.to_owned();
     }
+    quote(text)
+}
+
+/// Formats a string between quotes.
+pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::from('"');
     for character in text.chars() {
         match character {
@@ -63,7 +68,7 @@ pub(super) fn word(text: &str) -> String {
 }
 
 /// Splits a line into words. `#` outside quotes begins a comment.
-pub(super) fn split(line: &str) -> Result<Vec<Word>, BadWord> {
+pub(crate) fn split(line: &str) -> Result<Vec<Word>, BadWord> {
     let mut words = Vec::new();
     let mut rest = line.chars().peekable();
     while let Some(character) = rest.next() {

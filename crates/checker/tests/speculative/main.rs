@@ -1,0 +1,13 @@
+//! The judge of speculative spaces: one bad history for each rule, and histories of a simulated
+//! space, as they are and with one thing changed.
+
+mod generated;
+mod large;
+mod model;
+mod mutations;
+mod notation;
+mod procedures;
+mod random;
+mod rules;
+mod space;
+mod text;
