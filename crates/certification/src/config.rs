@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use solera_election::Electors;
 use solera_machine::{Address, Without};
 use solera_time::SiteId;
 
@@ -129,12 +130,10 @@ impl Config {
     }
 }
 
-/// The sites whose members form the groups, and thereby the size of a quorum.
+/// The sites whose members form the groups, with their generations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
-    /// Number of the configuration; greater than that of every earlier one.
-    pub(crate) number: u64,
-    pub(crate) members: Vec<SiteId>,
+    pub(crate) electors: Electors,
     /// First run of each member's present generation.
     first_runs: BTreeMap<SiteId, u64>,
 }
@@ -143,7 +142,8 @@ impl Configuration {
     /// Creates a configuration of these members, each with the first run of its present generation.
     pub(crate) fn new(number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) -> Self {
         let first_runs: BTreeMap<SiteId, u64> = members.into_iter().collect();
-        Configuration { number, members: first_runs.keys().copied().collect(), first_runs }
+        let electors = Electors::new(number, first_runs.keys().copied());
+        Configuration { electors, first_runs }
     }
 
     /// Returns whether the generation in which a transaction was submitted has ended. Its groups
@@ -153,18 +153,9 @@ impl Configuration {
         first_run.is_none_or(|first_run| tid.serial.run < *first_run)
     }
 
-    /// Returns the size of a quorum. Any two quorums of the members intersect.
-    pub(crate) fn quorum(&self) -> usize {
-        self.members.len() / 2 + 1
-    }
-
     /// Returns the number of members that must store a decision: a quorum, and more than may be
     /// lost.
     pub(crate) fn keepers(&self, f: usize) -> usize {
-        self.quorum().max(self.members.len().min(f + 1))
-    }
-
-    pub(crate) fn others(&self, me: SiteId) -> Vec<SiteId> {
-        self.members.iter().copied().filter(|site| *site != me).collect()
+        self.electors.quorum().max(self.electors.members.len().min(f + 1))
     }
 }

@@ -181,7 +181,7 @@ impl<W: Clone> Coordinator<W> {
         pending: &Pending<W>,
         group: GroupId,
     ) {
-        let members = &step.configuration.members;
+        let members = &step.configuration.electors.members;
         if members.is_empty() {
             return;
         }
@@ -297,8 +297,8 @@ impl<W: Clone> Coordinator<W> {
     ) {
         self.learn_ballot(step, group, ballot);
         // This coordinator does not know the quorums of a term with other members.
-        let counts = step.configuration.members.contains(&from)
-            && ballot.configuration == step.configuration.number;
+        let counts = step.configuration.electors.members.contains(&from)
+            && ballot.configuration == step.configuration.electors.number;
         let Some(pending) = self.pending.get_mut(&tid).filter(|_| counts) else {
             step.counts.ignored += 1;
             return;

@@ -1,9 +1,10 @@
-//! Identifiers of groups, transactions and ballots.
+//! Identifiers of groups and transactions.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+pub use solera_election::Ballot;
 use solera_machine::Address;
 use solera_time::SiteId;
 
@@ -62,15 +63,4 @@ impl FromStr for TransactionId {
             None => Ok(TransactionId { coordinator, serial }),
         }
     }
-}
-
-/// A term of one leader of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Ballot {
-    /// The configuration whose members form quorums; see [`crate::Service::set_members`].
-    pub configuration: u64,
-    /// Number of the term.
-    pub round: u64,
-    /// The leader of the term.
-    pub leader: SiteId,
 }

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use solera_election::Election;
 use solera_machine::{Address, Now};
 use solera_time::{Monotonic, Origin, Timestamp, Vector};
 
 use crate::config::Rule;
 use crate::conflicts::Conflicts;
-use crate::election::Election;
 use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::message::{Body, Output, Record};
@@ -113,7 +113,7 @@ impl<W: Clone> Kept<W> {
             (other.tid, other.coordinator, other.ballot) == (tid, coordinator, ballot)
         };
         if !self.deferred_acks.iter().any(waits) {
-            if ballot.configuration < step.configuration.number {
+            if ballot.configuration < step.configuration.electors.number {
                 step.reach(rare::OUTDATED_VOTE);
             }
             let since = step.now.monotonic;
@@ -134,7 +134,7 @@ impl<W: Clone> Kept<W> {
 
     /// Returns whether the term that this member follows has a former configuration.
     pub(crate) fn is_outdated(&self, step: &Step<'_, W>) -> bool {
-        self.state.accepted_in.configuration < step.configuration.number
+        self.state.accepted_in.configuration < step.configuration.electors.number
             && step.config.keeps(Rule::NothingOutdated)
     }
 

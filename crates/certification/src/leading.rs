@@ -158,7 +158,7 @@ impl<W: Clone> Leader<W> {
         let (now, patience) = (step.now.monotonic, step.config.timing.leader_timeout);
         // The term delays a change of members, so the leader begins a term of the new members
         // without a canvass.
-        if kept.election.ballot().configuration < step.configuration.number {
+        if kept.election.ballot().configuration < step.configuration.electors.number {
             Some(rare::TERM_OF_NEW_MEMBERS)
         } else if self.waits_in_vain(kept.state.delivered, now, patience * 2) {
             Some(rare::TERM_TO_CATCH_UP)
@@ -207,7 +207,10 @@ impl<W: Clone> Leader<W> {
 
     /// Returns the ceiling that a quorum of the members has stored in this term.
     fn kept_by_quorum(&self, configuration: &Configuration) -> Timestamp {
-        nth_greatest(self.reports.values().map(|report| report.ceiling), configuration.quorum())
+        nth_greatest(
+            self.reports.values().map(|report| report.ceiling),
+            configuration.electors.quorum(),
+        )
     }
 
     /// Returns the time of the last transaction before the next proposal, if no other transaction

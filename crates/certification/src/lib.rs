@@ -23,8 +23,7 @@
 //! | `following` | a follower: storing votes |
 //! | `leading` | a leader: votes, decisions, delivery |
 //! | `ahead` | deliveries by a follower before its leader |
-//! | `election` | electing a leader: status messages, canvasses, ballots; independent of what is voted on |
-//! | `succession` | from one leader to the next: the initial state of a term |
+//! | `succession` | from one leader to the next: elections, which the crate `solera-election` decides; the initial state of a term |
 //! | `conflicts` | the vote |
 //! | `reservations`, `claim` | priority for retries of aborted transactions |
 //! | `payload`, `entry`, `ids`, `message` | data types |
@@ -37,7 +36,6 @@ mod claim;
 mod config;
 mod conflicts;
 mod coordinator;
-mod election;
 mod entry;
 mod following;
 mod ids;

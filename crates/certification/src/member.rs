@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use solera_election::Candidacy;
 use solera_machine::{Address, Now};
 use solera_time::{SiteId, Timestamp};
 
 use crate::config::{Config, Configuration, Rule};
-use crate::election::Candidacy;
 use crate::entry::State;
 use crate::following::Follower;
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
@@ -226,8 +226,8 @@ impl<W: Clone> Member<W> {
         ballot: Ballot,
         reported: Reported,
     ) {
-        let counts =
-            ballot == self.kept.state.accepted_in && step.configuration.members.contains(&from);
+        let counts = ballot == self.kept.state.accepted_in
+            && step.configuration.electors.members.contains(&from);
         match &mut self.role {
             Role::Leader(leader) if counts => {
                 leader.on_status_kept(&mut self.kept, step, from, reported);
@@ -277,7 +277,7 @@ impl<W: Clone> Member<W> {
     /// Forgets the serials of coordinators at sites that have left, which submit nothing any more.
     /// Their deferred requests get no vote.
     pub(crate) fn forget_former(&mut self, config: &Config, configuration: &Configuration) {
-        let stays = |site: &SiteId| configuration.members.contains(site);
+        let stays = |site: &SiteId| configuration.electors.members.contains(site);
         self.kept.state.oldest.retain(|coordinator, _| stays(&coordinator.site));
         self.kept.asked_by.retain(|coordinator| stays(&coordinator.site));
         if let Role::Leader(leader) = &mut self.role

@@ -303,7 +303,7 @@ impl<W: Clone + Send> Service<W> {
     /// change; the first configuration has 0. Each site is passed with the first run of its present
     /// generation, because the coordinators of earlier runs submit nothing any more.
     pub fn set_members(&mut self, number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) {
-        if number > self.configuration.number || !self.begun {
+        if number > self.configuration.electors.number || !self.begun {
             self.configuration = Configuration::new(number, members);
             for member in self.members.values_mut() {
                 member.forget_former(&self.config, &self.configuration);

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
+use solera_election::Electorate;
 use solera_machine::{Address, Now, RarePath};
 use solera_time::{HybridClock, SiteId, Timestamp};
 
 use crate::config::{Config, Configuration};
-use crate::election::Electorate;
 use crate::ids::{GroupId, TransactionId};
 use crate::message::{Body, Message, Output, Record};
 use crate::outcomes::Outcomes;
@@ -41,7 +41,7 @@ impl<'a, W> Step<'a, W> {
     pub(crate) fn electorate(&self) -> Electorate<'a> {
         Electorate {
             me: self.me(),
-            configuration: self.configuration,
+            electors: &self.configuration.electors,
             now: self.now.monotonic,
             patience: self.config.timing.leader_timeout,
             retry: self.config.timing.retry,
@@ -71,7 +71,7 @@ impl<'a, W> Step<'a, W> {
     where
         W: Clone,
     {
-        for site in self.configuration.others(self.me()) {
+        for site in self.configuration.electors.others(self.me()) {
             self.send_member(group, site, body.clone());
         }
     }

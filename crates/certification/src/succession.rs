@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use solera_election::{Candidacy, Canvassed, CurrentRole, Next, Request};
 use solera_machine::Address;
 use solera_time::{SiteId, Timestamp};
 
 use crate::config::Rule;
-use crate::election::{Candidacy, Canvassed, CurrentRole, Next, Request};
 use crate::entry::{Phase, State};
 use crate::ids::{Ballot, TransactionId};
 use crate::kept::remember;
@@ -149,8 +149,8 @@ impl<W: Clone> Member<W> {
         let changed = step.config.keeps(Rule::AllAfterChange)
             && states.values().any(|state| state.accepted_in.configuration < ballot.configuration);
         let enough = match changed {
-            true => step.configuration.members.len(),
-            false => step.configuration.quorum(),
+            true => step.configuration.electors.members.len(),
+            false => step.configuration.electors.quorum(),
         };
         if states.len() < enough && step.config.keeps(Rule::Gather) {
             return;

@@ -67,7 +67,7 @@ impl<W: Clone> Leader<W> {
             }
             let oldest = kept.state.oldest.get(&tid.coordinator);
             let asked = oldest.is_none_or(|oldest| *oldest <= tid.serial)
-                && step.configuration.members.contains(&tid.coordinator.site);
+                && step.configuration.electors.members.contains(&tid.coordinator.site);
             if (all && !asked) || !step.config.keeps(Rule::Remember) {
                 forgotten.push(*tid);
             } else if ask && asked {
@@ -130,7 +130,7 @@ impl<W: Clone> Kept<W> {
         answer: bool,
     ) {
         let of = self.group;
-        for site in step.configuration.members.clone() {
+        for site in step.configuration.electors.members.clone() {
             step.send_member(to, site, Body::Finished { tid, of, answer });
         }
     }

@@ -71,11 +71,29 @@ pub(crate) const CRATES: &[CrateRule] = &[
         &["solera-levels", "solera-program"],
         &["solera-random"],
     ),
+    // Shared by the protocols that elect leaders.
+    rule("solera-election", "election", Layer::Protocols, &["solera-time"], &[]),
+    // Experimental.
+    rule(
+        "solera-consensus",
+        "consensus",
+        Layer::Protocols,
+        &["solera-election", "solera-machine", "solera-time"],
+        &["solera-random"],
+    ),
+    // Experimental.
+    rule(
+        "solera-creek",
+        "creek",
+        Layer::Protocols,
+        &["solera-consensus", "solera-data", "solera-machine", "solera-time"],
+        &["solera-random"],
+    ),
     rule(
         "solera-certification",
         "certification",
         Layer::Protocols,
-        &["solera-data", "solera-machine", "solera-time"],
+        &["solera-data", "solera-election", "solera-machine", "solera-time"],
         &["solera-random"],
     ),
     rule(
@@ -129,6 +147,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         "site",
         Layer::Composition,
         &[
+            "solera-creek",
             "solera-data",
             "solera-levels",
             "solera-machine",
@@ -186,6 +205,8 @@ pub(crate) const CRATES: &[CrateRule] = &[
         &[
             "solera-certification",
             "solera-checker",
+            "solera-consensus",
+            "solera-creek",
             "solera-data",
             "solera-host",
             "solera-journal",

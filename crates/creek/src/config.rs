@@ -1,0 +1,175 @@
+//! Configuration of a machine, and the rules that tests take out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_machine::{Address, Topology, Without};
+use solera_time::SiteId;
+
+/// A rule of the protocol that tests take out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// An operation is tentative only where its causal context is (§4.1). Alg. 1 l. 31 adds
+    /// it at once.
+    WaitForContext,
+    /// A committed strong operation commits its context before it (Alg. 1 l. 49).
+    CommitContext,
+    /// Causal contexts lack strong operations that are undecided (Alg. 1 l. 29).
+    ExcludeUndecided,
+    /// The predicate requires the causal context (Alg. 1 l. 14).
+    CheckContext,
+    /// The strong operations of a site keep their order across a restart.
+    OrderRuns,
+    /// Tentative operations are in the order of their timestamps (Alg. 1 l. 3, l. 37–39).
+    OrderByTimestamp,
+    /// Received timestamps advance the clock.
+    AdvanceClock,
+    /// A site requests operations that it lacks.
+    RequestGaps,
+    /// A site sends operations of other sites.
+    Relay,
+    /// A promise hands over all that is not committed of the streams of a context, not only the
+    /// operations that must be proposed again.
+    HandOverStreams,
+    /// An operation is durable before other sites learn that the site has it.
+    DurableHeads,
+    /// The number of a run is durable before it is used.
+    DurableRun,
+    /// A weak operation is executed on what was known when it was invoked.
+    ExecuteAsInvoked,
+    /// A stable reply is the response of an execution after the final operations before it (Alg. 1
+    /// l. 55).
+    ValidPrefix,
+    /// What an operation has read is compared with what it would read when an operation before it
+    /// has written something else (§4.4).
+    ValidateWrites,
+    /// Reads of registers without a value are compared, too.
+    ValidateAbsence,
+    /// Reads are compared when a commit has changed the order of operations.
+    ValidateMoves,
+    /// A site commits weak operations when clients invoke no strong ones (§4.4).
+    Settle,
+}
+
+/// Intervals and timeouts.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// Interval of the timer, at which sites report what they have of the streams.
+    pub tick: Duration,
+    /// Time after which a site repeats a request for missing operations.
+    pub retry: Duration,
+    /// Time without a commit after which the leader commits the tentative weak operations. Another
+    /// site does it for its own ones after twice this time.
+    pub settle: Duration,
+    /// Periods of the conditional atomic broadcast.
+    pub consensus: solera_consensus::Timing,
+}
+
+/// Bounds of lists and of the work of one step.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Most executions and revocations in one step of the machine.
+    pub executions: usize,
+    /// Most operations in a message.
+    pub operations: usize,
+    /// Most operations that a site keeps after a gap in one stream.
+    pub early: usize,
+    /// Most streams in a report.
+    pub streams: usize,
+    /// Length of the tentative list at which the machine refuses operations of clients. At half of
+    /// it, the leader commits the list.
+    pub tentative: usize,
+    /// Number of final operations that the machine remembers by id.
+    pub history: usize,
+}
+
+/// The way in which a machine executes operations. Both give the same responses for the same order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Executor {
+    /// As Algorithms 1 and 2: every operation after a change of the order is executed again.
+    Sequential,
+    /// As §4.4: an operation is executed again if something that it has read has changed.
+    Multiversion,
+}
+
+/// Configuration of a machine.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The worker.
+    pub address: Address,
+    /// The cluster's shape; the same everywhere. The workers with the number of this one are the
+    /// members.
+    pub topology: Arc<Topology>,
+    /// The site that leads the conditional atomic broadcast at first; the same everywhere.
+    pub leader: SiteId,
+    /// Whether to emit records.
+    pub journal: bool,
+    /// Whether to emit events, and claims with tentative replies.
+    pub trace: bool,
+    /// The way in which the machine executes operations.
+    pub executor: Executor,
+    /// Intervals and timeouts.
+    pub timing: Timing,
+    /// Bounds.
+    pub limits: Limits,
+    /// Rule that a test takes out.
+    pub without: Without<Rule>,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
+            tick: Duration::from_millis(50),
+            retry: Duration::from_millis(200),
+            settle: Duration::from_millis(500),
+            consensus: solera_consensus::Timing::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            executions: 100,
+            operations: 1_000,
+            early: 10_000,
+            streams: 1_000,
+            tentative: 1_000_000,
+            history: 10_000,
+        }
+    }
+}
+
+impl Config {
+    /// Returns a configuration with usual timing and limits.
+    pub fn new(address: Address, topology: Arc<Topology>) -> Config {
+        Config {
+            address,
+            topology,
+            leader: SiteId(0),
+            journal: true,
+            trace: false,
+            executor: Executor::Multiversion,
+            timing: Timing::default(),
+            limits: Limits::default(),
+            without: Without::default(),
+        }
+    }
+
+    pub(crate) fn has(&self, rule: Rule) -> bool {
+        self.without.keeps(rule)
+    }
+
+    pub(crate) fn me(&self) -> SiteId {
+        self.address.site
+    }
+
+    pub(crate) fn others(&self) -> Vec<SiteId> {
+        self.topology.siblings_of(self.me()).collect()
+    }
+
+    /// Returns the member at a site.
+    pub(crate) fn member(&self, site: SiteId) -> Address {
+        Address { site, worker: self.address.worker }
+    }
+}

@@ -1,0 +1,225 @@
+//! The machine: a replica with the conditional atomic broadcast.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use solera_consensus::{CastId, Delivery, Member, Output as Agreed, Predicate};
+use solera_machine::{Machine, Now, codec};
+use solera_time::Monotonic;
+
+use crate::checkpoint::Checkpoint;
+use crate::command::{Command, Response};
+use crate::config::Config;
+use crate::digest::Digest;
+use crate::ids::OperationId;
+use crate::message::{Event, Message, Output};
+use crate::object::Procedures;
+use crate::record::{Part, Record};
+use crate::replica::{Consensus, Replica};
+use crate::request::Request;
+
+/// Input of a machine.
+type Input<P> = solera_machine::InputOf<Creek<P>>;
+
+/// The machine of one worker: one member of a space in which `P` are the operations.
+pub struct Creek<P: Procedures> {
+    pub(crate) replica: Replica<P>,
+    pub(crate) consensus: Consensus<P>,
+}
+
+/// Numbers of a machine, for checks and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Number of final operations: those that are committed, and executed in their place.
+    pub finals: u64,
+    /// Their digest.
+    pub digest: Digest,
+    /// Number of committed operations.
+    pub committed: u64,
+    /// Number of tentative operations.
+    pub tentative: usize,
+    /// Number of executions since the machine was started.
+    pub executions: u64,
+    /// Number of operations that the site keeps for others, or because they are not committed.
+    pub kept: usize,
+}
+
+impl<P: Procedures> fmt::Debug for Creek<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Creek").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+/// Answers the broadcast's questions about operations.
+struct Bodies<'a, P: Procedures>(&'a Replica<P>);
+
+impl<P: Procedures> Predicate<Arc<Request<P::Operation>>> for Bodies<'_, P> {
+    fn holds(&self, id: CastId) -> bool {
+        self.0.holds(id)
+    }
+
+    fn bodies(&self, ids: &[CastId]) -> Vec<Arc<Request<P::Operation>>> {
+        self.0.bodies(ids)
+    }
+
+    fn bytes(&self, body: &Arc<Request<P::Operation>>) -> usize {
+        codec::encoded_bytes(body)
+    }
+}
+
+impl<P: Procedures> Creek<P> {
+    /// Creates the machine of a worker that has nothing yet.
+    pub fn new(config: Config, procedures: P) -> Creek<P> {
+        let consensus = Creek::<P>::member(&config);
+        let mut replica = Replica::new(config, procedures);
+        replica.start();
+        Creek { replica, consensus }
+    }
+
+    /// Creates a member of the broadcast that has not begun.
+    pub(crate) fn member(config: &Config) -> Consensus<P> {
+        let sites = config.topology.sites();
+        let mut own = solera_consensus::Config::new(config.me(), sites, config.leader);
+        own.timing = config.timing.consensus.clone();
+        Member::new(own, Monotonic(0))
+    }
+
+    /// Returns numbers of the machine.
+    pub fn status(&self) -> Status {
+        let replica = &self.replica;
+        Status {
+            finals: replica.order.finals(),
+            digest: replica.digest,
+            committed: replica.order.finals() + replica.order.committed().len() as u64,
+            tentative: replica.order.tentative_len(),
+            executions: replica.execution.executions,
+            kept: replica.streams.kept().count(),
+        }
+    }
+
+    /// Returns the last final operations, each with the digest of all operations up to it.
+    pub fn history(&self) -> impl DoubleEndedIterator<Item = (OperationId, Digest)> + '_ {
+        self.replica.history.iter().copied()
+    }
+
+    /// Returns the value of a register after the final operations.
+    pub fn final_registers(&self) -> Vec<(crate::RegisterKey, P::Value)> {
+        self.replica.execution.final_registers()
+    }
+
+    /// Returns whether this member leads the conditional atomic broadcast.
+    pub fn leads(&self) -> bool {
+        self.consensus.leads()
+    }
+
+    /// Begins a step. In the first one, the machine begins to take part in the broadcast.
+    fn begin_step(&mut self, now: Now) {
+        if !self.consensus.has_begun() {
+            // The members do not change, so each of them is a member of a new cluster.
+            self.consensus.begin(now.monotonic, &Bodies(&self.replica), true);
+        }
+        self.replica.begin_step();
+    }
+
+    /// Continues until neither the replica nor the broadcast has anything to do in this step.
+    fn settle(&mut self, now: Now) {
+        loop {
+            self.replica.work(now);
+            let learned = self.replica.take_learned();
+            for cast in learned {
+                self.consensus.learn(now.monotonic, &Bodies(&self.replica), cast);
+            }
+            if self.replica.take_advanced() {
+                self.consensus.recheck(now.monotonic, &Bodies(&self.replica));
+            }
+            let Some(output) = self.consensus.poll_output() else { break };
+            self.carry_out(now, output);
+            while let Some(output) = self.consensus.poll_output() {
+                self.carry_out(now, output);
+            }
+        }
+        self.replica.set_timer(now.monotonic);
+    }
+
+    fn carry_out(&mut self, now: Now, output: Agreed<Arc<Request<P::Operation>>>) {
+        let replica = &mut self.replica;
+        match output {
+            Agreed::Send { to, message } => replica.send(to, Message::Consensus(message)),
+            Agreed::Record(record) => replica.record(&Record::Consensus(record)),
+            Agreed::Deliver { ids, .. } => replica.deliver_casts(now.monotonic, &ids),
+            Agreed::Bodies(requests) => replica.take_bodies(requests),
+            Agreed::Reached(path) => replica.rare(path),
+            // Members do not change, so no member has forgotten what another one lacks.
+            Agreed::Leader(_) | Agreed::Lacks { .. } => {}
+        }
+    }
+
+    /// Repeats a delivery that a journal contains.
+    pub(crate) fn redeliver(&mut self, delivery: &Delivery) {
+        self.replica.deliver_casts(Monotonic(0), &delivery.ids);
+        self.replica.execute_committed();
+    }
+}
+
+impl<P: Procedures> Machine for Creek<P> {
+    type Message = Message<P::Operation>;
+    type Command = Command<P::Operation>;
+    type Response = Response<P::Response>;
+    type Event = Event;
+    type Job = Infallible;
+    type Question = Infallible;
+    type Answer = Infallible;
+    type Part = Part<P::Operation, P::Value>;
+    type Checkpoint = Checkpoint<P>;
+
+    fn handle(&mut self, now: Now, input: Input<P>) {
+        self.begin_step(now);
+        match input {
+            Input::<P>::Message { from, message: Message::Consensus(message), .. } => {
+                let bodies = Bodies(&self.replica);
+                self.consensus.on_message(now.monotonic, &bodies, from.site, message);
+            }
+            Input::<P>::Message { from, message, .. } => {
+                self.replica.on_message(now.monotonic, from.site, message);
+            }
+            Input::<P>::Client { request, command } => self.replica.on_command(request, command),
+            Input::<P>::Cancel { request } => self.replica.on_cancel(request),
+            Input::<P>::Done { result, .. } => match result {},
+            Input::<P>::Answered { answer, .. } => match answer {},
+        }
+        self.settle(now);
+    }
+
+    fn on_deadline(&mut self, now: Now) {
+        self.begin_step(now);
+        self.consensus.on_deadline(now.monotonic, &Bodies(&self.replica));
+        self.replica.on_deadline(now, self.consensus.leads());
+        self.settle(now);
+    }
+
+    fn poll_output(&mut self) -> Option<Output<P>> {
+        self.replica.poll_output()
+    }
+
+    fn next_deadline(&self) -> Option<Monotonic> {
+        let consensus = self.consensus.next_deadline().unwrap_or(Monotonic(0));
+        Some(self.replica.next_deadline().map_or(consensus, |own| own.min(consensus)))
+    }
+
+    fn next_part(&self, checkpoint: &mut Checkpoint<P>, keys: usize) -> Option<Self::Part> {
+        assert!(
+            !self.replica.has_outputs(),
+            "outputs must be polled before a part of a checkpoint"
+        );
+        checkpoint.next(&self.replica, &self.consensus, keys)
+    }
+
+    fn is_complete(checkpoint: &Checkpoint<P>) -> bool {
+        checkpoint.is_complete()
+    }
+
+    fn encode_part(part: &Self::Part, bytes: &mut Vec<u8>) {
+        part.encode(bytes);
+    }
+}

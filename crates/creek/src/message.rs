@@ -1,0 +1,144 @@
+//! Messages between sites, and their encoding.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use solera_consensus::Message as Agreement;
+use solera_machine::{Address, OfProtocol, Protocol, RarePath, RequestId, Topology};
+
+use crate::command::Response;
+use crate::digest::Digest;
+use crate::ids::{OperationId, StreamId};
+use crate::object::Procedures;
+use crate::protocol::PROTOCOL;
+use crate::request::Request;
+
+/// Output of a machine.
+pub type Output<P> = solera_machine::Output<
+    Message<<P as Procedures>::Operation>,
+    Response<<P as Procedures>::Response>,
+    Event,
+    Infallible,
+    Infallible,
+>;
+
+/// Events for checks and statistics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A rare path was taken.
+    Rare(RarePath),
+    /// An operation was invoked here.
+    Invoked {
+        /// The operation.
+        id: OperationId,
+        /// The client's request; `None` for an operation without effect.
+        request: Option<RequestId>,
+    },
+    /// An operation is committed.
+    Committed(OperationId),
+    /// An operation is final.
+    Final {
+        /// Its position, from 1.
+        position: u64,
+        /// The operation.
+        id: OperationId,
+        /// Digest of all operations up to it.
+        digest: Digest,
+    },
+}
+
+/// A message between members. Each states facts that stay true, so that a late or repeated one is
+/// harmless.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Message<O> {
+    /// Consecutive operations of one stream (Creek Alg. 1 l. 23, RB-cast).
+    Operations {
+        /// The operations; at least one.
+        requests: Vec<Arc<Request<O>>>,
+        /// Whether the sender has more of the stream. Set in answers only.
+        more: bool,
+    },
+    /// What the sender has stored of streams, without gaps.
+    Heads {
+        /// Streams and their last events.
+        heads: Vec<(StreamId, u64)>,
+        /// Whether the message answers another one, and is not answered itself.
+        answer: bool,
+    },
+    /// The sender lacks operations that the receiver may have.
+    Missing {
+        /// The stream.
+        stream: StreamId,
+        /// Last event that the sender has.
+        after: u64,
+    },
+    /// A message of the conditional atomic broadcast.
+    Consensus(solera_consensus::Message<Arc<Request<O>>>),
+}
+
+impl<O> Message<O> {
+    /// Returns the name of the message, by which cost tables list steps.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Message::Operations { .. } => "creek operations",
+            Message::Heads { .. } => "creek heads",
+            Message::Missing { .. } => "creek missing",
+            Message::Consensus(message) => message.name(),
+        }
+    }
+}
+
+impl<O: Serialize + DeserializeOwned> OfProtocol for Message<O> {
+    const PROTOCOL: Protocol = PROTOCOL;
+    type Shape = Topology;
+
+    fn weight(&self) -> u64 {
+        match self {
+            Message::Operations { requests, .. } => requests.len() as u64,
+            Message::Heads { .. } | Message::Missing { .. } | Message::Consensus(_) => 1,
+        }
+    }
+
+    fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
+        let has = |stream: &StreamId| stream.site.index() < topology.sites() && stream.run > 0;
+        let fits = match self {
+            Message::Operations { requests, .. } => {
+                let consecutive = |pair: &[Arc<Request<O>>]| {
+                    let (a, b) = (pair[0].id, pair[1].id);
+                    a.stream() == b.stream() && a.event.checked_add(1) == Some(b.event)
+                };
+                let has =
+                    |request: &Arc<Request<O>>| has(&request.id.stream()) && request.is_plausible();
+                !requests.is_empty()
+                    && requests.iter().all(has)
+                    && requests.windows(2).all(consecutive)
+            }
+            Message::Heads { heads, .. } => heads.iter().all(|(stream, _)| has(stream)),
+            Message::Missing { stream, .. } => has(stream),
+            Message::Consensus(Agreement::Promise { bodies, .. }) => {
+                bodies.iter().all(|request| has(&request.id.stream()) && request.is_plausible())
+            }
+            Message::Consensus(_) => true,
+        };
+        fits && from.site != to.site
+            && from.worker == to.worker
+            && topology.has(from)
+            && topology.has(to)
+    }
+
+    fn split(&mut self) -> Option<Message<O>> {
+        match self {
+            Message::Operations { requests, more } if requests.len() > 1 => {
+                let requests = requests.split_off(requests.len() / 2);
+                Some(Message::Operations { requests, more: std::mem::take(more) })
+            }
+            Message::Heads { heads, answer } if heads.len() > 1 => {
+                let heads = heads.split_off(heads.len() / 2);
+                Some(Message::Heads { heads, answer: *answer })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Rare paths of the protocol.
+
+solera_machine::rare_paths! {
+    /// Operations of a stream that do not continue what the site has.
+    GAP = "creek: operations of a stream left a gap";
+    /// A site sends operations that it did not invoke.
+    RELAYED = "creek: a site sent operations of another site";
+    /// Operations that all sites have are removed.
+    REMOVED = "creek: operations were removed from a stream";
+    /// An operation waits for its context.
+    WAITS = "creek: an operation waits for its causal context";
+    /// An operation is inserted before others.
+    INSERTED = "creek: an operation was inserted before executed ones";
+    /// A commit changes the order.
+    REORDERED = "creek: a commit changed the order";
+    /// An execution is revoked.
+    ROLLED_BACK = "creek: an operation was rolled back";
+    /// A commit does not change the order of what was executed.
+    KEPT = "creek: a tentative execution became final";
+    /// A strong operation commits before its first execution.
+    UNEXECUTED = "creek: a strong operation committed before its first execution";
+    /// A site commits what the clients would leave tentative.
+    SETTLED = "creek: an operation without effect committed tentative ones";
+    /// Operations wait until earlier weak ones are answered.
+    HELD = "creek: operations waited for the execution of an invoked one";
+    /// A step ends with executions left to do.
+    SLICED = "creek: executions were left for the next step";
+    /// A later execution has another response.
+    REVISED = "creek: a client received a revised response";
+    /// The bound of the tentative list is reached.
+    BUSY = "creek: an operation was refused because the tentative list is full";
+    /// A promise contained operations that the site lacked.
+    HANDED_OVER = "creek: a promise handed over operations";
+}

@@ -1,0 +1,95 @@
+//! Steps that must survive a restart, and parts of checkpoints.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use solera_machine::{DecodeError, Protocol};
+use solera_time::Timestamp;
+
+use crate::context::Context;
+use crate::digest::Digest;
+use crate::ids::StreamId;
+use crate::object::RegisterKey;
+use crate::protocol::PROTOCOL;
+use crate::request::Request;
+
+/// A step that must be durable before a message or reply that follows it leaves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Record<O> {
+    /// A run has begun.
+    Started {
+        /// Its number.
+        run: u64,
+    },
+    /// The site has invoked or received an operation, without a gap in its stream.
+    Operation(Arc<Request<O>>),
+    /// A step of the conditional atomic broadcast.
+    Consensus(solera_consensus::Record),
+}
+
+/// A part of a checkpoint. All parts hold the state at the time of the first one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Part<O, V> {
+    /// Everything but lists that can be long. It comes first.
+    Rest(Box<Rest>),
+    /// Registers after the final operations.
+    Registers(Vec<(RegisterKey, V)>),
+    /// Operations that the streams keep, each stream in order.
+    Kept(Vec<Arc<Request<O>>>),
+    /// Committed operations that are not final, in order.
+    Committed(Vec<Arc<Request<O>>>),
+    /// A part of the conditional atomic broadcast.
+    Consensus(solera_consensus::Part),
+}
+
+/// State that is always short.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rest {
+    /// Number of the run.
+    pub run: u64,
+    /// The clock.
+    pub clock: Timestamp,
+    /// Number of events of each stream that were removed.
+    pub removed: Vec<(StreamId, u64)>,
+    /// Operations that are committed, or weak and tentative.
+    pub causal: Context,
+    /// Weak operations that are tentative.
+    pub weak: Context,
+    /// Number of committed casts of each run.
+    pub casts: Vec<(StreamId, u64)>,
+    /// Number of final operations.
+    pub finals: u64,
+    /// Digest of the final operations.
+    pub digest: Digest,
+}
+
+const KNOWN: &[Protocol] = &[PROTOCOL];
+
+impl<O: Serialize + DeserializeOwned> Record<O> {
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        PROTOCOL.append_record(self, bytes);
+    }
+
+    /// Decodes a record.
+    ///
+    /// # Errors
+    /// The bytes are no record of this protocol.
+    pub fn decode(bytes: &[u8]) -> Result<Record<O>, DecodeError> {
+        Protocol::decode_record(KNOWN, bytes)
+    }
+}
+
+impl<O: Serialize + DeserializeOwned, V: Serialize + DeserializeOwned> Part<O, V> {
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        PROTOCOL.append_record(self, bytes);
+    }
+
+    /// Decodes a part.
+    ///
+    /// # Errors
+    /// The bytes are no part of this protocol.
+    pub fn decode(bytes: &[u8]) -> Result<Part<O, V>, DecodeError> {
+        Protocol::decode_record(KNOWN, bytes)
+    }
+}

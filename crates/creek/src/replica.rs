@@ -1,0 +1,431 @@
+//! Creek Alg. 1: invocation, delivery and commit of operations at one site.
+//!
+//! The conditional atomic broadcast is outside. It calls [`Replica::deliver_casts`] in the same
+//! order at every site, and only where [`Replica::holds`] returns true.
+
+mod gossip;
+mod replies;
+mod work;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use solera_consensus::{CastId, Member};
+use solera_machine::{Now, RarePath, Records, RequestId};
+use solera_time::{HybridClock, Lane, Monotonic, SiteId};
+
+use self::replies::Awaited;
+use crate::command::{Command, Level};
+use crate::config::{Config, Rule};
+use crate::context::Context;
+use crate::digest::Digest;
+use crate::execution::{Execution, Moved};
+use crate::ids::{OperationId, StreamId, stream_of};
+use crate::message::{Event, Message, Output};
+use crate::object::Procedures;
+use crate::order::Order;
+use crate::rare;
+use crate::record::Record;
+use crate::request::{Cast, Request};
+use crate::streams::Streams;
+
+/// State of one site.
+pub(crate) struct Replica<P: Procedures> {
+    pub(crate) config: Config,
+    pub(crate) run: u64,
+    /// Number of operations that were invoked in this run (Alg. 1 l. 5, `currEventNo`).
+    event: u64,
+    /// Number of strong operations that were invoked in this run.
+    cast: u64,
+    /// Run and number of the last cast of an earlier run.
+    last_cast: Option<(u64, u64)>,
+    pub(crate) clock: HybridClock,
+    pub(crate) streams: Streams<P::Operation>,
+    /// Operations that are committed, or weak and delivered (Alg. 1 l. 7, `causalCtx`).
+    pub(crate) causal: Context,
+    pub(crate) order: Order<P::Operation>,
+    pub(crate) execution: Execution<P>,
+    /// Operations that are not tentative yet, by an operation of their context that is missing.
+    waiting: BTreeMap<OperationId, Vec<Arc<Request<P::Operation>>>>,
+    /// Strong operations that are not committed.
+    undecided: BTreeMap<CastId, Arc<Request<P::Operation>>>,
+    /// Number of committed casts of each run, all of which precede those that are not committed.
+    pub(crate) casts: BTreeMap<StreamId, u64>,
+    pub(crate) digest: Digest,
+    /// Final operations, the last one last, at most [`Limits::history`](crate::Limits::history).
+    pub(crate) history: VecDeque<(OperationId, Digest)>,
+    /// Clients' operations that have not got their last response (Alg. 1 l. 9, `reqsAwaitingResp`).
+    awaited: BTreeMap<OperationId, Awaited<P::Response>>,
+    /// Weak operations that only read, and wait for the execution of all others.
+    reads: VecDeque<(RequestId, P::Operation)>,
+    /// Number of weak operations of clients that have not been executed.
+    unanswered: usize,
+    /// Changes of the order that wait until the invoked weak operations are executed.
+    changes: VecDeque<Change<P::Operation>>,
+    /// Since when weak operations are tentative without a commit.
+    quiet_since: Monotonic,
+    /// Records that are written late. Used without `DurableHeads` alone.
+    late: Vec<Record<P::Operation>>,
+    /// Number of executions and revocations that this step may still do.
+    left: usize,
+    /// Last stream of the last report, if the streams did not fit it.
+    reported: Option<StreamId>,
+    next_tick: Option<Monotonic>,
+    out: VecDeque<Output<P>>,
+    /// Casts whose operations are new here, for the conditional atomic broadcast.
+    learned: Vec<CastId>,
+    /// Whether predicates may have become true.
+    advanced: bool,
+}
+
+/// Member of the conditional atomic broadcast. Its bodies are requests.
+pub(crate) type Consensus<P> = Member<Arc<Request<<P as Procedures>::Operation>>>;
+
+/// A change of the order.
+enum Change<O> {
+    Invoke(RequestId, Command<O>),
+    Deliver(Arc<Request<O>>),
+}
+
+impl<P: Procedures> Replica<P> {
+    /// Creates a replica whose process has not started.
+    pub(crate) fn new(config: Config, procedures: P) -> Replica<P> {
+        let mut order = Order::new();
+        order.favours = (!config.has(Rule::OrderByTimestamp)).then(|| config.me());
+        Replica {
+            run: 0,
+            event: 0,
+            cast: 0,
+            last_cast: None,
+            clock: HybridClock::new(Lane(config.address.worker)),
+            streams: Streams::new(),
+            causal: Context::default(),
+            order,
+            execution: Execution::new(procedures, &config),
+            waiting: BTreeMap::new(),
+            undecided: BTreeMap::new(),
+            casts: BTreeMap::new(),
+            digest: Digest::default(),
+            history: VecDeque::new(),
+            awaited: BTreeMap::new(),
+            reads: VecDeque::new(),
+            unanswered: 0,
+            changes: VecDeque::new(),
+            quiet_since: Monotonic(0),
+            late: Vec::new(),
+            left: 0,
+            reported: None,
+            next_tick: None,
+            out: VecDeque::new(),
+            learned: Vec::new(),
+            advanced: false,
+            config,
+        }
+    }
+
+    /// Begins a run.
+    pub(crate) fn start(&mut self) {
+        let me = self.me();
+        let committed =
+            self.casts.iter().map(|(stream, number)| (stream.site, stream.run, *number));
+        let undecided = self.undecided.keys().map(|cast| (cast.site, cast.run, cast.number));
+        let own = committed.chain(undecided).filter(|(site, ..)| *site == me);
+        self.last_cast = own.map(|(_, run, number)| (run, number)).max();
+        self.run += 1;
+        if self.config.has(Rule::DurableRun) {
+            self.record(&Record::Started { run: self.run });
+        }
+    }
+
+    fn me(&self) -> SiteId {
+        self.config.me()
+    }
+
+    pub(crate) fn record(&mut self, record: &Record<P::Operation>) {
+        if self.config.journal {
+            let mut records = Records::default();
+            records.push_with(|bytes| record.encode(bytes));
+            self.out.push_back(Output::<P>::Records(records));
+        }
+    }
+
+    pub(crate) fn send(&mut self, to: SiteId, message: Message<P::Operation>) {
+        let to = self.config.member(to);
+        self.out.push_back(Output::<P>::Send { to, message });
+    }
+
+    fn trace(&mut self, event: Event) {
+        if self.config.trace {
+            self.out.push_back(Output::<P>::Trace(event));
+        }
+    }
+
+    pub(crate) fn rare(&mut self, path: RarePath) {
+        self.trace(Event::Rare(path));
+    }
+
+    pub(crate) fn poll_output(&mut self) -> Option<Output<P>> {
+        self.out.pop_front()
+    }
+
+    pub(crate) fn has_outputs(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Removes and returns the casts whose operations are new here.
+    pub(crate) fn take_learned(&mut self) -> Vec<CastId> {
+        std::mem::take(&mut self.learned)
+    }
+
+    /// Returns whether predicates may have become true since the last call.
+    pub(crate) fn take_advanced(&mut self) -> bool {
+        std::mem::take(&mut self.advanced)
+    }
+
+    /// Invokes an operation of a client (Creek Alg. 1 l. 15–25).
+    pub(crate) fn on_command(&mut self, request: RequestId, command: Command<P::Operation>) {
+        self.changes.push_back(Change::Invoke(request, command));
+    }
+
+    fn invoke(&mut self, now: Now, request: RequestId, command: Command<P::Operation>) {
+        let Command { operation, level, track } = command;
+        let strong = level == Level::Strong;
+        if !strong && self.execution.is_read_only(&operation) {
+            // Creek §4.4: no other site needs the operation.
+            self.unanswered += 1;
+            return self.reads.push_back((request, operation));
+        }
+        if self.order.tentative_len() >= self.config.limits.tentative {
+            self.rare(rare::BUSY);
+            return self.refuse(request);
+        }
+        let id = self.cast_operation(now, Some((request, operation)), strong);
+        self.unanswered += usize::from(!strong);
+        self.awaited.insert(id, Awaited::new(request, level, track));
+    }
+
+    /// Broadcasts an operation and adds it to the tentative ones.
+    fn cast_operation(
+        &mut self,
+        now: Now,
+        invoked: Option<(RequestId, P::Operation)>,
+        strong: bool,
+    ) -> OperationId {
+        let (client, operation) = invoked.unzip();
+        self.event += 1;
+        let stream = StreamId { site: self.me(), run: self.run };
+        let id = stream.at(self.event);
+        let timestamp = self.clock.tick(now.physical);
+        let context = self.causal.clone();
+        let mut request = Request { id, timestamp, operation, context, cast: None };
+        // Creek Alg. 1 l. 19. The clock is ahead of all that the site has received, so the set
+        // loses operations only where a clock is at its end.
+        for id in self.order.tentative_after(&request) {
+            request.context.remove(id);
+        }
+        if strong {
+            self.cast += 1;
+            let after = self.last_cast.filter(|_| self.cast == 1);
+            request.cast = Some(Cast { number: self.cast, after });
+        }
+        let request = Arc::new(request);
+        self.trace(Event::Invoked { id, request: client });
+        self.record(&Record::Operation(Arc::clone(&request)));
+        self.streams.receive(Arc::clone(&request), 0);
+        for site in self.config.others() {
+            let requests = vec![Arc::clone(&request)];
+            self.send(site, Message::Operations { requests, more: false });
+        }
+        self.deliver(now.monotonic, request);
+        id
+    }
+
+    /// Takes operations that the site has not received by their stream yet, in any order.
+    pub(crate) fn take_bodies(&mut self, requests: Vec<Arc<Request<P::Operation>>>) {
+        for request in requests {
+            if request.is_plausible() {
+                let new = self.receive(request, usize::MAX);
+                if new > 0 {
+                    self.rare(rare::HANDED_OVER);
+                }
+            }
+        }
+    }
+
+    /// Stores an operation of another site (Creek Alg. 1 l. 26–31). Returns the number of
+    /// operations that the site now has without a gap.
+    fn receive(&mut self, request: Arc<Request<P::Operation>>, early: usize) -> usize {
+        // No other site can have an operation of this run that this site has not invoked.
+        if request.id.site == self.me() && request.id.run >= self.run {
+            return 0;
+        }
+        let delivered = self.streams.receive(request, early);
+        let count = delivered.len();
+        for request in delivered {
+            if self.config.has(Rule::AdvanceClock) {
+                self.clock.observe(request.timestamp);
+            }
+            let record = Record::Operation(Arc::clone(&request));
+            if self.config.has(Rule::DurableHeads) {
+                self.record(&record);
+            } else {
+                self.late.push(record);
+            }
+            self.changes.push_back(Change::Deliver(request));
+        }
+        count
+    }
+
+    /// Takes an operation again that a checkpoint contains and that was committed before.
+    pub(crate) fn restore_committed(&mut self, request: Arc<Request<P::Operation>>) {
+        self.streams.receive(request, 0);
+    }
+
+    /// Takes an operation again that a journal or checkpoint contains.
+    pub(crate) fn restore(&mut self, request: Arc<Request<P::Operation>>) {
+        for request in self.streams.receive(request, 0) {
+            self.clock.observe(request.timestamp);
+            self.deliver(Monotonic(0), request);
+        }
+    }
+
+    /// Puts a delivered operation in its place (Creek Alg. 1 l. 24, l. 29–31).
+    pub(crate) fn deliver(&mut self, now: Monotonic, request: Arc<Request<P::Operation>>) {
+        if let Some(cast) = request.cast() {
+            if self.is_delivered(cast) || self.undecided.contains_key(&cast) {
+                // Two operations of a correct site never have the same cast. All sites drop the
+                // later one, because they deliver the operations of a run in the same order.
+                return;
+            }
+            self.undecided.insert(cast, Arc::clone(&request));
+            self.learned.push(cast);
+        }
+        if let Some(id) = self.insert_if_complete(now, request) {
+            self.add_causal(now, id);
+        }
+    }
+
+    /// Makes an operation tentative when its context is here (Creek §4.1). Returns its id if it is
+    /// part of the causal context of later ones now.
+    fn insert_if_complete(
+        &mut self,
+        now: Monotonic,
+        request: Arc<Request<P::Operation>>,
+    ) -> Option<OperationId> {
+        let missing = self.causal.first_missing(&request.context);
+        if let Some(missing) = missing.filter(|_| self.config.has(Rule::WaitForContext)) {
+            self.rare(rare::WAITS);
+            self.waiting.entry(missing).or_default().push(request);
+            return None;
+        }
+        let id = request.id;
+        let counts = !request.is_strong() || !self.config.has(Rule::ExcludeUndecided);
+        self.insert(now, request);
+        counts.then_some(id)
+    }
+
+    /// Adds an operation to the causal context of later ones, and continues those that wait for it.
+    fn add_causal(&mut self, now: Monotonic, id: OperationId) {
+        self.advanced = true;
+        let mut added = vec![id];
+        while let Some(id) = added.pop() {
+            self.causal.insert(id);
+            for request in self.waiting.remove(&id).into_iter().flatten() {
+                added.extend(self.insert_if_complete(now, request));
+            }
+        }
+    }
+
+    /// Creek Alg. 1 l. 36–41.
+    fn insert(&mut self, now: Monotonic, request: Arc<Request<P::Operation>>) {
+        let cast = request.cast();
+        if cast.is_some_and(|cast| !self.undecided.contains_key(&cast)) {
+            // It was committed without the rule `WaitForContext` or `CheckContext`.
+            return;
+        }
+        if self.order.weak_len() == 0 {
+            self.quiet_since = now;
+        }
+        let place = self.order.insert(Arc::clone(&request));
+        if self.execution.insert(&self.order, place, request) {
+            self.rare(rare::INSERTED);
+        }
+    }
+
+    /// Returns whether an operation is committed.
+    fn is_committed(&self, request: &Request<P::Operation>) -> bool {
+        self.causal.contains(request.id) && !self.order.is_tentative(request)
+    }
+
+    /// Returns whether the operation of a cast is committed.
+    fn is_delivered(&self, cast: CastId) -> bool {
+        self.casts.get(&stream_of(cast)).is_some_and(|last| cast.number <= *last)
+    }
+
+    /// Returns whether the operation of a cast may be committed here (Creek Alg. 1 l. 10–14,
+    /// `checkDep`): the site has it and everything in its context, and has committed the casts of
+    /// earlier runs of its site. Once true, it stays true.
+    pub(crate) fn holds(&self, cast: CastId) -> bool {
+        if self.is_delivered(cast) {
+            return true;
+        }
+        self.undecided.get(&cast).is_some_and(|request| {
+            let after = request.after().filter(|_| self.config.has(Rule::OrderRuns));
+            let is_complete =
+                !self.config.has(Rule::CheckContext) || self.causal.covers(&request.context);
+            is_complete && after.is_none_or(|earlier| self.is_delivered(earlier))
+        })
+    }
+
+    /// Returns the operations of casts and, of the streams to which their contexts belong, what is
+    /// not committed here, in the order of the streams. Without a gap in its streams, a site that
+    /// has the committed operations needs nothing else to make the predicates true.
+    pub(crate) fn bodies(&self, casts: &[CastId]) -> Vec<Arc<Request<P::Operation>>> {
+        let requests = casts.iter().filter_map(|cast| self.undecided.get(cast));
+        if !self.config.has(Rule::HandOverStreams) {
+            return requests.cloned().collect();
+        }
+        let mut needed: BTreeMap<StreamId, u64> = BTreeMap::new();
+        for request in requests {
+            let context = request.context.heads();
+            for (stream, event) in context.chain([(request.id.stream(), request.id.event)]) {
+                let last = needed.entry(stream).or_default();
+                *last = event.max(*last);
+            }
+        }
+        let kept = needed.iter().flat_map(|(stream, event)| self.streams.upto(*stream, *event));
+        kept.filter(|request| !self.is_committed(request)).cloned().collect()
+    }
+
+    /// Commits the operations of a slot, in order (Creek Alg. 1 l. 32–35).
+    pub(crate) fn deliver_casts(&mut self, now: Monotonic, casts: &[CastId]) {
+        casts.iter().for_each(|cast| self.commit(now, *cast));
+    }
+
+    /// Commits a strong operation and its context (Creek Alg. 1 l. 32–35, l. 48–57).
+    fn commit(&mut self, now: Monotonic, cast: CastId) {
+        // An id is delivered once, and only where its predicate holds.
+        let Some(request) = self.undecided.remove(&cast) else { return };
+        let last = self.casts.entry(stream_of(cast)).or_default();
+        *last = cast.number.max(*last);
+        self.quiet_since = now;
+        let context = &request.context;
+        let stabilises = |id| self.config.has(Rule::CommitContext) && context.contains(id);
+        let before = self.order.committed().len();
+        let commit = self.order.commit(&request, stabilises);
+        match self.execution.commit(before, &commit) {
+            Moved::Reordered => self.rare(rare::REORDERED),
+            Moved::Kept => self.rare(rare::KEPT),
+            Moved::Nothing => {}
+        }
+        let committed: Vec<_> = self.order.committed().range(before..).map(|it| it.id).collect();
+        if committed.len() > 1 && request.operation.is_none() {
+            self.rare(rare::SETTLED);
+        }
+        committed.into_iter().for_each(|id| self.trace(Event::Committed(id)));
+        if !self.config.has(Rule::ValidPrefix) {
+            self.answer_early(request.id);
+        }
+        self.add_causal(now, request.id);
+    }
+}

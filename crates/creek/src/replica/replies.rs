@@ -1,0 +1,117 @@
+//! Responses to clients (Creek Alg. 1 l. 55–57, l. 65–74).
+
+use solera_machine::RequestId;
+
+use super::Replica;
+use crate::command::{Claim, Level, Response, Tentative};
+use crate::config::Rule;
+use crate::ids::OperationId;
+use crate::message::Output;
+use crate::object::Procedures;
+use crate::rare;
+use crate::request::Request;
+
+/// A client's operation that has not got its last response.
+#[derive(Debug)]
+pub(crate) struct Awaited<R> {
+    request: RequestId,
+    level: Level,
+    track: bool,
+    /// The last response that the client has got.
+    sent: Option<R>,
+}
+
+impl<R> Awaited<R> {
+    pub(crate) fn new(request: RequestId, level: Level, track: bool) -> Awaited<R> {
+        Awaited { request, level, track, sent: None }
+    }
+}
+
+impl<P: Procedures> Replica<P> {
+    fn reply(&mut self, request: RequestId, response: Response<P::Response>, last: bool) {
+        self.out.push_back(Output::<P>::Reply { request, response, last });
+    }
+
+    pub(super) fn refuse(&mut self, request: RequestId) {
+        self.reply(request, Response::Busy, true);
+    }
+
+    /// Forgets a request whose client wants no more responses. An operation that was broadcast
+    /// stays.
+    pub(crate) fn on_cancel(&mut self, request: RequestId) {
+        self.awaited.retain(|_, awaited| awaited.request != request);
+        self.reads.retain(|(read, _)| *read != request);
+        self.changes.retain(|change| !change.is_of(request));
+        let unanswered = |it: &&Awaited<_>| it.level == Level::Weak && it.sent.is_none();
+        self.unanswered = self.awaited.values().filter(unanswered).count() + self.reads.len();
+    }
+
+    /// Returns what is executed before a request, or before one that follows all operations.
+    fn claim(&self, request: Option<&Request<P::Operation>>) -> Option<Claim> {
+        self.config.trace.then(|| {
+            let (committed, tentative) = self.order.before(request);
+            Claim { committed, tentative }
+        })
+    }
+
+    /// Answers the client of an operation that was executed.
+    pub(super) fn answer(
+        &mut self,
+        request: &Request<P::Operation>,
+        response: Option<P::Response>,
+    ) {
+        let id = request.id;
+        let is_committed = !self.order.is_tentative(request);
+        let (Some(awaited), Some(response)) = (self.awaited.get_mut(&id), response) else { return };
+        let is_first = awaited.sent.is_none();
+        let is_weak = awaited.level == Level::Weak;
+        let is_new = is_first || awaited.track && awaited.sent.as_ref() != Some(&response);
+        // The execution of a committed strong operation is its last one. Its response is stable.
+        if !is_new || is_committed && !is_weak {
+            return;
+        }
+        awaited.sent = Some(response.clone());
+        let (client, last) = (awaited.request, is_weak && !awaited.track);
+        if last {
+            self.awaited.remove(&id);
+        }
+        let tentative = Tentative { id: Some(id), response, claim: self.claim(Some(request)) };
+        if is_first {
+            self.unanswered -= usize::from(is_weak);
+            self.reply(client, Response::Tentative(tentative), last);
+        } else {
+            self.rare(rare::REVISED);
+            self.reply(client, Response::Revised(tentative), last);
+        }
+    }
+
+    /// Answers the client of an operation that is final.
+    pub(super) fn answer_final(&mut self, id: OperationId, response: Option<P::Response>) {
+        let (Some(awaited), Some(response)) = (self.awaited.remove(&id), response) else { return };
+        if awaited.level == Level::Strong && awaited.sent.is_none() {
+            self.rare(rare::UNEXECUTED);
+        }
+        let position = self.order.finals();
+        self.reply(awaited.request, Response::Stable { id, position, response }, true);
+    }
+
+    /// Answers with the last tentative response. Used without `ValidPrefix` alone.
+    pub(super) fn answer_early(&mut self, id: OperationId) {
+        debug_assert!(!self.config.has(Rule::ValidPrefix), "the response may be wrong");
+        let Some(response) = self.awaited.get(&id).and_then(|it| it.sent.clone()) else { return };
+        let Some(awaited) = self.awaited.remove(&id) else { return };
+        let position = self.order.finals() + self.order.committed().len() as u64;
+        self.reply(awaited.request, Response::Stable { id, position, response }, true);
+    }
+
+    /// Executes the operations that only read. All others must be executed in order.
+    pub(super) fn answer_reads(&mut self) {
+        while let Some((request, operation)) = self.reads.pop_front() {
+            self.unanswered -= 1;
+            let response = self.execution.read(&operation);
+            let claim = self.claim(None);
+            let tentative = Tentative { id: None, response, claim };
+            self.reply(request, Response::Tentative(tentative), true);
+        }
+    }
+}

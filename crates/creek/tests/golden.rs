@@ -1,0 +1,144 @@
+//! The encodings of messages, records and parts stay the same within a version.
+//!
+//! `tests/golden` holds a sample of each variant, as bytes and with its meaning: bytes alone would
+//! not reveal that two numbers have changed places. To change an encoding, raise its version in
+//! `PROTOCOL`, or only add variants after the last ones, and accept the new files:
+//! `REWRITE=1 cargo test -p solera-creek --test golden`.
+
+#[path = "../../machine/testing/golden.rs"]
+mod golden;
+
+use std::sync::Arc;
+
+use golden::judge;
+use solera_consensus::{CastId, Message as Agreement, Part as AgreementPart, Slot};
+use solera_creek::{
+    Cast, Context, Digest, Message, OperationId, PROTOCOL, Part, Record, Request, Rest, StreamId,
+};
+use solera_machine::Wire;
+use solera_time::{SiteId, Timestamp};
+
+type Operation = String;
+
+/// Returns the name of an enum's variant, and its index, which encodes it. A new variant has no arm
+/// here, and needs a sample.
+type Place = (u8, &'static str);
+const MESSAGES: u8 = 4;
+const RECORDS: u8 = 3;
+const PARTS: u8 = 5;
+
+fn message_place(message: &Message<Operation>) -> Place {
+    match message {
+        Message::Operations { .. } => (0, "operations"),
+        Message::Heads { .. } => (1, "heads"),
+        Message::Missing { .. } => (2, "missing"),
+        Message::Consensus(_) => (3, "consensus"),
+    }
+}
+
+fn record_place(record: &Record<Operation>) -> Place {
+    match record {
+        Record::Started { .. } => (0, "Started"),
+        Record::Operation(_) => (1, "Operation"),
+        Record::Consensus(_) => (2, "Consensus"),
+    }
+}
+
+fn part_place(part: &Part<Operation, u64>) -> Place {
+    match part {
+        Part::Rest(_) => (0, "Rest"),
+        Part::Registers(_) => (1, "Registers"),
+        Part::Kept(_) => (2, "Kept"),
+        Part::Committed(_) => (3, "Committed"),
+        Part::Consensus(_) => (4, "Consensus"),
+    }
+}
+
+const STREAM: StreamId = StreamId { site: SiteId(2), run: 300 };
+
+fn context() -> Context {
+    let mut context = Context::default();
+    context.insert_range(STREAM, 1, 7);
+    context.insert_range(STREAM, 9, 400);
+    context.insert(OperationId { site: SiteId(0), run: 1, event: 5 });
+    context
+}
+
+fn weak() -> Arc<Request<Operation>> {
+    let operation = Some("add 1".to_owned());
+    let (id, timestamp, context) = (STREAM.at(8), Timestamp(1 << 40), Context::default());
+    Arc::new(Request { id, timestamp, operation, context, cast: None })
+}
+
+fn strong() -> Arc<Request<Operation>> {
+    let context = context();
+    let cast = Some(Cast { number: 3, after: Some((299, 7)) });
+    let (id, timestamp) = (STREAM.at(401), Timestamp(1 << 41));
+    Arc::new(Request { id, timestamp, operation: None, context, cast })
+}
+
+#[test]
+fn messages_keep_their_encoding() {
+    let samples = [
+        Message::Operations { requests: vec![weak(), strong()], more: true },
+        Message::Heads { heads: vec![(STREAM, 401)], answer: true },
+        Message::Missing { stream: STREAM, after: 12 },
+        Message::Consensus(Agreement::Decided {
+            slots: vec![(Slot(9), [CastId { site: SiteId(2), run: 300, number: 3 }].into())],
+        }),
+    ];
+    judge(
+        (&format!("messages-{}", PROTOCOL.messages), MESSAGES),
+        &samples,
+        message_place,
+        Message::encode,
+        |bytes| {
+            let (message, rest) = Message::decode(PROTOCOL, bytes)?;
+            rest.is_empty().then_some(message)
+        },
+    );
+}
+
+#[test]
+fn records_keep_their_encoding() {
+    let samples = [
+        Record::Started { run: 300 },
+        Record::Operation(strong()),
+        Record::Consensus(solera_consensus::Record::Established(2)),
+    ];
+    judge(
+        (&format!("records-{}", PROTOCOL.records), RECORDS),
+        &samples,
+        record_place,
+        |record, bytes| PROTOCOL.append_record(record, bytes),
+        |bytes| Record::decode(bytes).ok(),
+    );
+}
+
+#[test]
+fn parts_keep_their_encoding() {
+    let rest = Rest {
+        run: 300,
+        clock: Timestamp(1 << 42),
+        removed: vec![(STREAM, 6)],
+        causal: context(),
+        weak: Context::from_iter([STREAM.at(9)]),
+        casts: vec![(STREAM, 2)],
+        finals: 1_000,
+        digest: Digest(0x0123_4567_89ab_cdef),
+    };
+    let samples = [
+        Part::Rest(Box::new(rest)),
+        Part::Registers(vec![(b"stock".to_vec(), 42)]),
+        Part::Kept(vec![weak()]),
+        Part::Committed(vec![strong()]),
+        Part::Consensus(AgreementPart::Slots(Vec::new())),
+    ];
+    judge(
+        (&format!("parts-{}", PROTOCOL.records), PARTS),
+        &samples,
+        part_place,
+        |part, bytes| PROTOCOL.append_record(part, bytes),
+        |bytes| Part::decode(bytes).ok(),
+    );
+}

@@ -1,0 +1,549 @@
+//! Machines with every message under the test's control.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use solera_creek::{
+    Access, Cast, Command, Config, Context, Creek, Event, Level, Message, OperationId, Output,
+    Procedures, Record, Recovery, Request, Response, StreamId, Tentative,
+};
+use solera_machine::{Address, Input, Machine, Now, OfProtocol, RarePath, RequestId, Topology};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp};
+
+const SITES: usize = 3;
+
+/// Appends a letter to the only register, and returns all letters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Letters {
+    Append(char),
+    Read,
+}
+
+struct Text;
+
+impl Procedures for Text {
+    type Operation = Letters;
+    type Value = String;
+    type Response = String;
+
+    fn execute(&self, letters: &Letters, registers: &mut dyn Access<String>) -> String {
+        let mut text = registers.read(b"text").unwrap_or_default();
+        if let Letters::Append(letter) = letters {
+            text.push(*letter);
+            registers.write(b"text", Some(text.clone()));
+        }
+        text
+    }
+
+    fn is_read_only(&self, letters: &Letters) -> bool {
+        *letters == Letters::Read
+    }
+}
+
+/// Sites, their outputs, and messages on their way.
+struct Cluster {
+    machines: Vec<Creek<Text>>,
+    configs: Vec<Config>,
+    journals: Vec<Vec<Vec<u8>>>,
+    /// Messages by sender and receiver.
+    sent: Vec<Vec<VecDeque<Message<Letters>>>>,
+    replies: Vec<(RequestId, Response<String>, bool)>,
+    rare: Vec<RarePath>,
+    requests: u64,
+    millis: u64,
+}
+
+fn site(number: usize) -> Address {
+    Address { site: SiteId(number as u8), worker: 0 }
+}
+
+fn topology() -> Topology {
+    Topology { partitions: 1, workers: vec![1; SITES] }
+}
+
+fn tentative(reply: &Response<String>) -> Option<&Tentative<String>> {
+    match reply {
+        Response::Tentative(tentative) | Response::Revised(tentative) => Some(tentative),
+        Response::Stable { .. } | Response::Busy => None,
+    }
+}
+
+/// Returns the text of a reply.
+fn text(reply: &Response<String>) -> &str {
+    match reply {
+        Response::Tentative(tentative) | Response::Revised(tentative) => &tentative.response,
+        Response::Stable { response, .. } => response,
+        Response::Busy => "busy",
+    }
+}
+
+impl Cluster {
+    fn new(change: impl Fn(&mut Config)) -> Cluster {
+        Cluster::of(SITES, change)
+    }
+
+    fn nothing(sites: usize) -> Vec<Vec<VecDeque<Message<Letters>>>> {
+        vec![vec![VecDeque::new(); sites]; sites]
+    }
+
+    fn of(sites: usize, change: impl Fn(&mut Config)) -> Cluster {
+        let configs = (0..sites).map(|number| {
+            let topology = Topology { partitions: 1, workers: vec![1; sites] };
+            let mut config = Config::new(site(number), Arc::new(topology));
+            config.trace = true;
+            change(&mut config);
+            config
+        });
+        let configs: Vec<Config> = configs.collect();
+        let machines = configs.iter().map(|config| Creek::new(config.clone(), Text)).collect();
+        let mut cluster = Cluster {
+            machines,
+            configs,
+            journals: vec![Vec::new(); sites],
+            sent: Cluster::nothing(sites),
+            replies: Vec::new(),
+            rare: Vec::new(),
+            requests: 0,
+            millis: 1,
+        };
+        (0..sites).for_each(|site| cluster.tick(site));
+        cluster.sent = Cluster::nothing(sites);
+        cluster
+    }
+
+    fn now(&self) -> Now {
+        let monotonic = Monotonic(self.millis * 1_000_000);
+        Now { monotonic, physical: Physical(self.millis * 1_000) }
+    }
+
+    fn collect(&mut self, at: usize) {
+        while let Some(output) = self.machines[at].poll_output() {
+            match output {
+                Output::<Text>::Send { to, message } => {
+                    assert!(
+                        message.validate(site(at), to, &self.configs[at].topology),
+                        "{message:?}"
+                    );
+                    self.sent[at][to.site.index()].push_back(message);
+                }
+                Output::<Text>::Records(records) => {
+                    self.journals[at].extend(records.iter().map(<[u8]>::to_vec));
+                }
+                Output::<Text>::Reply { request, response, last } => {
+                    self.replies.push((request, response, last));
+                }
+                Output::<Text>::Trace(Event::Rare(path)) => self.rare.push(path),
+                Output::<Text>::Trace(_) => {}
+                Output::<Text>::Job { work, .. } => match work {},
+                Output::<Text>::Ask { question, .. } => match question {},
+            }
+        }
+    }
+
+    fn tick(&mut self, at: usize) {
+        let now = self.now();
+        self.machines[at].on_deadline(now);
+        self.collect(at);
+    }
+
+    fn invoke(&mut self, at: usize, operation: Letters, level: Level, track: bool) -> RequestId {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        let command = Command { operation, level, track };
+        let now = self.now();
+        self.machines[at].handle(now, Input::Client { request, command });
+        self.collect(at);
+        request
+    }
+
+    fn append(&mut self, at: usize, letter: char, level: Level) -> RequestId {
+        self.invoke(at, Letters::Append(letter), level, false)
+    }
+
+    fn give(&mut self, from: usize, to: usize, message: Message<Letters>) {
+        let input = Input::Message { from: site(from), generation: 0, message };
+        let now = self.now();
+        self.machines[to].handle(now, input);
+        self.collect(to);
+    }
+
+    /// Delivers the messages from one site to another that have been sent so far.
+    fn deliver(&mut self, from: usize, to: usize) {
+        for message in std::mem::take(&mut self.sent[from][to]) {
+            self.give(from, to, message);
+        }
+    }
+
+    /// Delivers the messages that have been sent so far: one message delay.
+    fn delay(&mut self) {
+        let sent = std::mem::replace(&mut self.sent, Cluster::nothing(self.machines.len()));
+        for (from, receivers) in sent.into_iter().enumerate() {
+            for (to, messages) in receivers.into_iter().enumerate() {
+                messages.into_iter().for_each(|message| self.give(from, to, message));
+            }
+        }
+    }
+
+    /// Lets time pass, with all messages delivered.
+    fn rest(&mut self) {
+        for _ in 0..60 {
+            self.millis += 20;
+            (0..self.machines.len()).for_each(|site| self.tick(site));
+            self.delay();
+        }
+    }
+
+    fn replies_to(&self, request: RequestId) -> Vec<&Response<String>> {
+        let replies = self.replies.iter().filter(|(to, ..)| *to == request);
+        replies.map(|(_, reply, _)| reply).collect()
+    }
+
+    fn finals(&self, at: usize) -> Vec<String> {
+        self.machines[at].history().map(|(id, _)| id.to_string()).collect()
+    }
+
+    fn has_taken(&self, words: &str) -> bool {
+        self.rare.iter().any(|path| path.0.contains(words))
+    }
+
+    fn restart(&mut self, at: usize) {
+        let mut recovery = Recovery::new(self.configs[at].clone(), Text);
+        self.journals[at].iter().for_each(|record| recovery.take_record(record).unwrap());
+        self.machines[at] = recovery.into_machine();
+        self.collect(at);
+    }
+}
+
+fn request(
+    run: u64,
+    event: u64,
+    timestamp: u64,
+    (cast, context): (Option<u64>, Context),
+) -> Request<Letters> {
+    let id = OperationId { site: SiteId(1), run, event };
+    let operation = Some(Letters::Append('f'));
+    let cast = cast.map(|number| Cast { number, after: None });
+    Request { id, timestamp: Timestamp(timestamp), operation, context, cast }
+}
+
+fn weak(run: u64, event: u64, timestamp: u64) -> Request<Letters> {
+    request(run, event, timestamp, (None, Context::default()))
+}
+
+fn operations(requests: Vec<Request<Letters>>) -> Message<Letters> {
+    let requests = requests.into_iter().map(Arc::new).collect();
+    Message::Operations { requests, more: false }
+}
+
+#[test]
+fn alg_1_l_15_to_25_and_l_65_to_68_weak_operations_are_answered_before_any_message_arrives() {
+    let mut cluster = Cluster::new(|_| {});
+    let a = cluster.append(0, 'a', Level::Weak);
+    let b = cluster.append(0, 'b', Level::Weak);
+    for (request, expected) in [(a, "a"), (b, "ab")] {
+        let replies = cluster.replies_to(request);
+        assert_eq!(replies.len(), 1);
+        assert_eq!(tentative(replies[0]).unwrap().response, expected);
+    }
+    assert!(cluster.replies.iter().all(|(.., last)| *last));
+    let sent = [1, 2].map(|to| cluster.sent[0][to].len());
+    assert_eq!(sent, [2, 2]);
+}
+
+#[test]
+fn section_4_4_weak_operations_that_read_are_not_broadcast() {
+    let mut cluster = Cluster::new(|_| {});
+    cluster.append(0, 'a', Level::Weak);
+    let sent = cluster.sent[0][1].len();
+    let records = cluster.journals[0].len();
+    let read = cluster.invoke(0, Letters::Read, Level::Weak, false);
+    let replies = cluster.replies_to(read);
+    assert_eq!(tentative(replies[0]).map(|it| (it.id, &*it.response)), Some((None, "a")));
+    assert_eq!((cluster.sent[0][1].len(), cluster.journals[0].len()), (sent, records));
+    // A strong one is, because it has a place in the final order.
+    let read = cluster.invoke(0, Letters::Read, Level::Strong, false);
+    assert!(cluster.sent[0][1].len() > sent);
+    cluster.rest();
+    assert_eq!(text(cluster.replies_to(read)[1]), "a");
+}
+
+#[test]
+fn strong_operations_are_stable_after_three_message_delays_and_two_at_the_leader() {
+    let mut cluster = Cluster::of(5, |_| {});
+    let at_leader = cluster.append(0, 'a', Level::Strong);
+    let elsewhere = cluster.append(1, 'b', Level::Strong);
+    for request in [at_leader, elsewhere] {
+        assert!(tentative(cluster.replies_to(request)[0]).is_some());
+        assert_eq!(cluster.replies_to(request).len(), 1);
+    }
+    cluster.delay();
+    assert_eq!(cluster.replies_to(at_leader).len(), 1);
+    cluster.delay();
+    assert!(matches!(cluster.replies_to(at_leader)[1], Response::Stable { position: 1, .. }));
+    assert_eq!(cluster.replies_to(elsewhere).len(), 1);
+    cluster.delay();
+    let stable = cluster.replies_to(elsewhere)[1];
+    assert!(matches!(stable, Response::Stable { position: 2, response, .. } if response == "ab"));
+}
+
+#[test]
+fn alg_1_l_48_to_54_a_commit_takes_its_context_and_leaves_the_rest() {
+    let mut cluster = Cluster::new(|_| {});
+    let apart = cluster.invoke(2, Letters::Append('x'), Level::Weak, true);
+    cluster.millis += 10;
+    cluster.append(1, 'a', Level::Weak);
+    cluster.append(1, 'b', Level::Strong);
+    for _ in 0..3 {
+        // Site 2 receives everything, and sends nothing.
+        cluster.sent[2] = vec![VecDeque::new(); SITES];
+        cluster.delay();
+    }
+    let id = |number: usize, event: u64| site(number).site.to_string() + &format!(".1.{event}");
+    for at in 0..2 {
+        assert_eq!(cluster.finals(at), [id(1, 1), id(1, 2)]);
+    }
+    // At its own site, the weak operation is after the committed ones, although it is older.
+    cluster.rest();
+    let replies: Vec<_> = cluster.replies_to(apart).into_iter().map(text).collect();
+    assert_eq!(replies, ["x", "abx", "abx"]);
+    for at in 0..SITES {
+        assert_eq!(cluster.finals(at)[..3], [id(1, 1), id(1, 2), id(2, 1)]);
+    }
+    assert!(cluster.has_taken("rolled back") && cluster.has_taken("revised"));
+}
+
+#[test]
+fn alg_1_l_19_and_l_29_contexts_contain_weak_and_committed_operations() {
+    let mut cluster = Cluster::new(|_| {});
+    cluster.append(1, 'a', Level::Strong);
+    cluster.deliver(1, 2);
+    cluster.append(2, 'b', Level::Weak);
+    cluster.append(2, 'c', Level::Strong);
+    let context = |journal: &[Vec<u8>]| {
+        let strong = |record: &Vec<u8>| match Record::<Letters>::decode(record).unwrap() {
+            Record::Operation(request) if request.cast.is_some() => Some(request.context.clone()),
+            _ => None,
+        };
+        journal.iter().rev().find_map(strong).unwrap()
+    };
+    let id = |number: u8, event| OperationId { site: SiteId(number), run: 1, event };
+    assert_eq!(context(&cluster.journals[2]), Context::from_iter([id(2, 1)]));
+    cluster.rest();
+    cluster.append(2, 'd', Level::Strong);
+    let expected = [id(1, 1), id(2, 1), id(2, 2)];
+    assert_eq!(context(&cluster.journals[2]), Context::from_iter(expected));
+}
+
+#[test]
+fn section_4_1_a_strong_operation_waits_for_its_context() {
+    let mut cluster = Cluster::new(|_| {});
+    cluster.append(1, 'a', Level::Weak);
+    cluster.deliver(1, 2);
+    cluster.append(2, 'b', Level::Strong);
+    cluster.deliver(2, 0);
+    assert!(cluster.has_taken("waits for its causal context"));
+    let read = cluster.invoke(0, Letters::Read, Level::Weak, false);
+    assert_eq!(text(cluster.replies_to(read)[0]), "");
+    assert_eq!(cluster.machines[0].status().tentative, 0);
+    cluster.deliver(1, 0);
+    let read = cluster.invoke(0, Letters::Read, Level::Weak, false);
+    assert_eq!(text(cluster.replies_to(read)[0]), "ab");
+}
+
+#[test]
+fn a_weak_operation_is_executed_on_what_was_known_at_its_invocation() {
+    let mut cluster = Cluster::new(|config| config.limits.executions = 1);
+    cluster.append(2, 'e', Level::Weak);
+    cluster.millis += 10;
+    cluster.give(1, 0, operations((1..=3).map(|event| weak(1, event, event)).collect()));
+    let invoked = cluster.append(0, 'a', Level::Weak);
+    assert!(cluster.replies_to(invoked).is_empty());
+    // This operation has a lower timestamp than the invoked one, which has not been executed.
+    cluster.deliver(2, 0);
+    assert!(cluster.has_taken("waited for the execution"));
+    (0..9).for_each(|_| cluster.tick(0));
+    assert_eq!(text(cluster.replies_to(invoked)[0]), "fffa");
+    let read = cluster.invoke(0, Letters::Read, Level::Weak, false);
+    (0..9).for_each(|_| cluster.tick(0));
+    assert_eq!(text(cluster.replies_to(read)[0]), "fffea");
+}
+
+#[test]
+fn one_step_executes_a_bounded_number_of_operations() {
+    let mut cluster = Cluster::new(|config| config.limits.executions = 5);
+    let requests = (1..=100).map(|event| weak(1, event, event)).collect();
+    cluster.give(1, 0, operations(requests));
+    assert_eq!(cluster.machines[0].status().tentative, 100);
+    assert_eq!(cluster.machines[0].status().executions, 5);
+    assert_eq!(cluster.machines[0].next_deadline(), Some(Monotonic(0)));
+    for step in 2..=20 {
+        cluster.tick(0);
+        assert_eq!(cluster.machines[0].status().executions, step * 5);
+    }
+    assert_ne!(cluster.machines[0].next_deadline(), Some(Monotonic(0)));
+}
+
+#[test]
+fn a_full_tentative_list_refuses_operations_until_it_is_committed() {
+    let mut cluster = Cluster::new(|config| config.limits.tentative = 4);
+    let requests: Vec<_> = (0..5).map(|_| cluster.append(1, 'a', Level::Weak)).collect();
+    assert_eq!(cluster.replies_to(requests[4]), [&Response::Busy]);
+    // Reads need no place in the list.
+    let read = cluster.invoke(1, Letters::Read, Level::Weak, false);
+    assert_eq!(text(cluster.replies_to(read)[0]), "aaaa");
+    cluster.rest();
+    let next = cluster.append(1, 'b', Level::Weak);
+    assert_eq!(text(cluster.replies_to(next)[0]), "aaaab");
+}
+
+#[test]
+fn a_cancelled_request_has_no_more_replies_and_its_operation_stays() {
+    let mut cluster = Cluster::new(|_| {});
+    let request = cluster.append(0, 'a', Level::Strong);
+    let now = cluster.now();
+    cluster.machines[0].handle(now, Input::Cancel { request });
+    cluster.rest();
+    assert_eq!(cluster.replies_to(request).len(), 1);
+    let read = cluster.invoke(1, Letters::Read, Level::Weak, false);
+    assert_eq!(text(cluster.replies_to(read)[0]), "a");
+}
+
+#[test]
+fn weak_operations_are_committed_without_strong_ones_of_clients_and_nothing_is_left() {
+    let mut cluster = Cluster::new(|_| {});
+    let weak = cluster.invoke(1, Letters::Append('a'), Level::Weak, true);
+    cluster.rest();
+    let stable = cluster.replies_to(weak);
+    assert!(matches!(stable[1], Response::Stable { position: 1, .. }));
+    for machine in &cluster.machines {
+        let status = machine.status();
+        assert_eq!((status.finals, status.tentative, status.kept), (2, 0, 0));
+        assert_eq!(status.digest, cluster.machines[0].status().digest);
+    }
+}
+
+#[test]
+fn a_restarted_site_has_the_same_state_and_another_run() {
+    let mut cluster = Cluster::new(|_| {});
+    cluster.append(1, 'a', Level::Strong);
+    cluster.rest();
+    cluster.append(1, 'b', Level::Weak);
+    let before = cluster.machines[1].status();
+    cluster.restart(1);
+    let after = cluster.machines[1].status();
+    assert_eq!((after.finals, after.digest), (before.finals, before.digest));
+    assert_eq!(after.tentative, before.tentative);
+    // The first process sent nothing of the weak operation that arrived.
+    cluster.sent[1] = vec![VecDeque::new(); SITES];
+    let next = cluster.append(1, 'c', Level::Strong);
+    let reply = cluster.replies_to(next)[0];
+    assert_eq!(text(reply), "abc");
+    let id = tentative(reply).unwrap().id.unwrap();
+    assert_eq!((id.run, id.event), (2, 1));
+    cluster.rest();
+    assert_eq!(cluster.finals(0)[..3], ["s1.1.1", "s1.1.2", "s1.2.1"].map(String::from));
+}
+
+#[test]
+fn forged_operations_and_reports_change_nothing() {
+    let mut cluster = Cluster::new(|_| {});
+    cluster.append(1, 'a', Level::Weak);
+    let stream = StreamId { site: SiteId(1), run: 1 };
+    // Site 1 alone invokes operations of its run.
+    cluster.give(0, 1, operations(vec![weak(1, 2, 9)]));
+    cluster.give(0, 1, operations(vec![weak(7, 1, 9)]));
+    cluster.give(0, 1, Message::Heads { heads: vec![(stream, u64::MAX)], answer: true });
+    cluster.give(0, 1, Message::Missing { stream, after: u64::MAX });
+    assert_eq!(cluster.machines[1].status().tentative, 1);
+    assert!(cluster.sent[1][0].iter().all(|it| matches!(it, Message::Operations { .. })));
+    // Two operations with one cast: the later one is dropped everywhere.
+    let strong = || (Some(1), Context::default());
+    let requests = vec![request(6, 1, 1, strong()), request(6, 2, 2, strong())];
+    cluster.give(1, 2, operations(requests.clone()));
+    cluster.give(1, 0, operations(requests));
+    assert_eq!(cluster.machines[2].status().tentative, 1);
+    // A timestamp at the end of time, and a context that nobody can complete.
+    let context = Context::from_iter([OperationId { site: SiteId(2), run: 9, event: 9 }]);
+    let strong = (Some(1), context);
+    let last = u64::MAX;
+    let requests = vec![request(7, 1, last, strong), weak(7, 2, last)];
+    cluster.give(1, 0, operations(requests));
+    cluster.append(0, 'b', Level::Weak);
+    let strong = cluster.append(0, 'c', Level::Strong);
+    cluster.rest();
+    assert_eq!(cluster.replies_to(strong).len(), 2);
+}
+
+#[test]
+fn invalid_messages_are_rejected() {
+    let valid = |message: &Message<Letters>, from, to| message.validate(from, to, &topology());
+    let good = operations(vec![weak(1, 2, 9), weak(1, 3, 9)]);
+    assert!(valid(&good, site(1), site(0)));
+    assert!(!valid(&good, site(0), site(0)));
+    assert!(!valid(&good, site(1), Address { worker: 1, ..site(0) }));
+    assert!(!valid(&good, site(4), site(0)));
+    let own = OperationId { site: SiteId(1), run: 1, event: 2 };
+    let on_itself = (Some(1), Context::from_iter([own]));
+    let without_number = (Some(0), Context::default());
+    let far = Request { id: OperationId { site: SiteId(5), ..own }, ..weak(1, 2, 9) };
+    for bad in [
+        vec![],
+        vec![weak(1, 0, 9)],
+        vec![weak(0, 1, 9)],
+        vec![weak(1, 2, 9), weak(1, 4, 9)],
+        vec![weak(1, 2, 9), weak(2, 3, 9)],
+        vec![weak(1, u64::MAX, 9), weak(1, 1, 9)],
+        vec![request(1, 2, 9, on_itself)],
+        vec![request(1, 2, 9, without_number)],
+        vec![far],
+    ] {
+        assert!(!valid(&operations(bad), site(1), site(0)));
+    }
+    let stream = StreamId { site: SiteId(6), run: 1 };
+    assert!(!valid(&Message::Missing { stream, after: 0 }, site(1), site(0)));
+    assert!(!valid(&Message::Heads { heads: vec![(stream, 1)], answer: false }, site(1), site(0)));
+}
+
+#[test]
+fn long_messages_are_split_into_halves_that_mean_the_same() {
+    let requests: Vec<_> = (1..=5).map(|event| weak(1, event, event)).collect();
+    let whole = Message::Operations {
+        requests: requests.iter().cloned().map(Arc::new).collect(),
+        more: true,
+    };
+    let mut first = whole;
+    let second = first.split().unwrap();
+    for half in [&first, &second] {
+        assert!(half.validate(site(1), site(0), &topology()));
+    }
+    let parts = [first, second].map(|half| match half {
+        Message::Operations { requests, more } => (requests, more),
+        _ => unreachable!(),
+    });
+    // Only the last part states that more follows.
+    assert_eq!([parts[0].1, parts[1].1], [false, true]);
+    let ids = parts.iter().flat_map(|(requests, _)| requests).map(|it| it.id);
+    assert!(ids.eq(requests.iter().map(|it| it.id)));
+    let mut single = operations(vec![weak(1, 1, 1)]);
+    assert_eq!(single.split(), None);
+}
+
+#[test]
+fn alg_1_l_72_to_74_an_operation_that_is_committed_before_its_execution_has_a_stable_reply_alone() {
+    let mut cluster = Cluster::new(|config| config.limits.executions = 1);
+    for at in [0, 2] {
+        let requests = (1..=5).map(|event| weak(1, event, event)).collect();
+        cluster.give(1, at, operations(requests));
+    }
+    let strong = cluster.append(0, 'a', Level::Strong);
+    cluster.deliver(0, 2);
+    cluster.deliver(2, 0);
+    assert_eq!(cluster.machines[0].status().committed, 6);
+    assert!(cluster.replies_to(strong).is_empty());
+    (0..9).for_each(|_| cluster.tick(0));
+    let replies = cluster.replies_to(strong);
+    assert!(matches!(replies[0], Response::Stable { position: 6, .. }));
+    assert_eq!((replies.len(), text(replies[0])), (1, "fffffa"));
+    assert!(cluster.has_taken("committed before its first execution"));
+}

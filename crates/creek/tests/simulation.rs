@@ -1,0 +1,114 @@
+//! Seeds of simulated sites, and a trap for each rule.
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use solera_creek::{RARE_PATHS, Rule};
+use world::{Shape, World};
+
+fn shape(seed: u64) -> Shape {
+    let sites = 2 + (seed % 4) as usize;
+    Shape {
+        sites,
+        dies: sites > 2 && seed % 3 == 1 && seed % 8 != 7,
+        weak: seed % 5 == 3,
+        tight: seed % 7 == 5,
+        ambush: sites == 5 && seed % 8 == 7,
+        without: None,
+    }
+}
+
+/// Returns the seeds of a test: those of `SEEDS=from..to`, or a fixed range.
+fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let Ok(given) = std::env::var("SEEDS") else { return fixed };
+    let (from, to) = given.split_once("..").expect("SEEDS=FROM..TO");
+    from.parse().unwrap()..to.parse().unwrap()
+}
+
+#[test]
+fn replies_are_those_of_the_claimed_orders_and_the_sites_converge() {
+    let mut rare: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let (mut requests, mut stable, mut finals, mut executions) = (0, 0, 0, 0);
+    let mut failed = Vec::new();
+    for seed in seeds(0..90) {
+        let report = World::run(seed, shape(seed));
+        for (path, count) in &report.rare {
+            *rare.entry(path).or_default() += count;
+        }
+        requests += report.requests;
+        stable += report.stable;
+        finals += report.finals;
+        executions += report.executions;
+        let found = report.violations.iter().chain(&report.unfinished);
+        failed.extend(found.map(|found| format!("seed {seed}: {found}")).take(4));
+    }
+    println!(
+        "{requests} requests, {stable} stable replies, {finals} final, {executions} executions"
+    );
+    println!("{rare:#?}");
+    failed.truncate(40);
+    assert!(failed.is_empty(), "{failed:#?}");
+    let paths = RARE_PATHS
+        .iter()
+        .map(|path| path.0)
+        .chain(["world: a process was restarted", "world: a site failed after its promise"]);
+    for path in paths.filter(|_| std::env::var("SEEDS").is_err()) {
+        assert!(rare.contains_key(path), "no seed reaches {path:?}");
+    }
+}
+
+/// A failed seed can be repeated.
+#[test]
+fn a_seed_determines_the_run() {
+    let [first, second] = [17, 17].map(|seed| {
+        let report = World::run(seed, shape(seed));
+        (report.digest, report.requests, report.executions, report.rare)
+    });
+    assert!(first.0.is_some());
+    assert_eq!(first, second);
+}
+
+/// Each rule without which a world breaks its promises: a phrase of what the judges then find, and
+/// the first of the seeds in which the test searches for it.
+#[test]
+fn every_rule_is_needed() {
+    let rules = [
+        (Rule::WaitForContext, "is claimed without", 0),
+        (Rule::CommitContext, "in the final order", 0),
+        (Rule::ExcludeUndecided, "is committed twice", 0),
+        (Rule::CheckContext, "and another site", 0),
+        (Rule::OrderRuns, "precedes one of its session", 0),
+        (Rule::OrderByTimestamp, "and another site", 0),
+        (Rule::AdvanceClock, "no more", 0),
+        (Rule::RequestGaps, "is busy", 0),
+        (Rule::Relay, "is busy", 1),
+        (Rule::HandOverStreams, "is busy", 445),
+        (Rule::DurableHeads, "is busy", 0),
+        (Rule::DurableRun, "repeats", 4),
+        (Rule::ExecuteAsInvoked, "a circle of replies", 391),
+        (Rule::ValidPrefix, "stable", 0),
+        (Rule::ValidateWrites, "Response", 0),
+        (Rule::ValidateAbsence, "Response", 0),
+        (Rule::ValidateMoves, "Response", 0),
+        (Rule::Settle, "is busy", 0),
+    ];
+    let most = std::env::var("TRAPS").map_or(150, |most| most.parse().unwrap());
+    let only = std::env::var("RULE").ok();
+    let mut unneeded = Vec::new();
+    for (rule, phrase, from) in rules {
+        if only.as_ref().is_some_and(|only| *only != format!("{rule:?}")) {
+            continue;
+        }
+        let mut first = None;
+        let found = (from..from + most).find(|seed| {
+            let report = World::run(*seed, Shape { without: Some(rule), ..shape(*seed) });
+            let mut reasons = report.violations.into_iter().chain(report.unfinished);
+            first = reasons.find(|reason| reason.contains(phrase));
+            first.is_some()
+        });
+        println!("{rule:?}: seed {found:?}: {}", first.unwrap_or_default());
+        unneeded.extend(found.is_none().then_some(rule));
+    }
+    assert!(unneeded.is_empty(), "no seed needs {unneeded:?}");
+}

@@ -1,0 +1,140 @@
+//! A site's process: its clocks, journal, checkpoints and crashes.
+
+use std::collections::VecDeque;
+
+use solera_creek::{Checkpoint, Config, Creek, Output, Recovery};
+use solera_machine::{Input, Machine, Now};
+use solera_random::Random;
+use solera_time::{Monotonic, Physical};
+
+use super::procedures::Lists;
+
+/// A checkpoint: number of the first record that is not before its beginning, and its parts.
+type Written = (usize, Vec<Vec<u8>>);
+
+pub(crate) struct Node {
+    pub(crate) machine: Creek<Lists>,
+    config: Config,
+    /// Durable records.
+    journal: Vec<Vec<u8>>,
+    checkpoint: Option<Written>,
+    /// A checkpoint that is being written.
+    writing: Option<(Written, Checkpoint<Lists>)>,
+    /// Outputs that have not been carried out. A crash loses them.
+    pub(crate) pending: VecDeque<Output<Lists>>,
+    /// Number of records in `pending`.
+    undurable: usize,
+    pub(crate) down_until: u64,
+    /// The process never starts again.
+    pub(crate) is_dead: bool,
+    pub(crate) is_up: bool,
+    /// Start of the monotonic clock, and difference of the wall clock, in milliseconds.
+    offset: u64,
+    pub(crate) skew: u64,
+    pub(crate) restarts: usize,
+}
+
+impl Node {
+    pub(crate) fn new(config: Config, random: &mut Random) -> Node {
+        Node {
+            machine: Creek::new(config.clone(), Lists),
+            config,
+            journal: Vec::new(),
+            checkpoint: None,
+            writing: None,
+            pending: VecDeque::new(),
+            undurable: 0,
+            down_until: 0,
+            is_dead: false,
+            is_up: true,
+            offset: random.below(1_000_000),
+            skew: random.below(10_000),
+            restarts: 0,
+        }
+    }
+
+    /// Reads the clocks at a time in milliseconds.
+    fn reading(&self, now: u64) -> Now {
+        Now {
+            monotonic: Monotonic((self.offset + now) * 1_000_000),
+            physical: Physical((now + self.skew) * 1_000),
+        }
+    }
+
+    pub(crate) fn handle(
+        &mut self,
+        now: u64,
+        input: Input<solera_creek::Message<super::procedures::Operation>, super::clients::Command>,
+    ) {
+        self.machine.handle(self.reading(now), input);
+        self.collect();
+    }
+
+    pub(crate) fn tick(&mut self, now: u64) {
+        let reading = self.reading(now);
+        if self.machine.next_deadline().is_some_and(|at| at <= reading.monotonic) {
+            self.machine.on_deadline(reading);
+            self.collect();
+        }
+    }
+
+    fn collect(&mut self) {
+        while let Some(output) = self.machine.poll_output() {
+            if let Output::<Lists>::Records(records) = &output {
+                self.undurable += records.iter().count();
+            }
+            self.pending.push_back(output);
+        }
+    }
+
+    /// Makes records durable.
+    pub(crate) fn store(&mut self, records: &solera_machine::Records) {
+        self.journal.extend(records.iter().map(<[u8]>::to_vec));
+        self.undurable -= records.iter().count();
+    }
+
+    /// Writes the next parts of a checkpoint.
+    pub(crate) fn write_checkpoint(&mut self, random: &mut Random) {
+        self.collect();
+        let beginning = self.journal.len() + self.undurable;
+        let ((_, parts), progress) =
+            self.writing.get_or_insert_with(|| ((beginning, Vec::new()), Checkpoint::default()));
+        if let Some(part) = self.machine.next_part(progress, 1 + random.index(5)) {
+            let mut bytes = Vec::new();
+            Creek::<Lists>::encode_part(&part, &mut bytes);
+            parts.push(bytes);
+        }
+        // All records whose effects the parts contain are durable, and all events are reported.
+        if Creek::<Lists>::is_complete(progress) && self.pending.is_empty() {
+            self.checkpoint = self.writing.take().map(|(written, _)| written);
+        }
+    }
+
+    pub(crate) fn crash(&mut self, until: u64) {
+        self.pending.clear();
+        self.undurable = 0;
+        self.writing = None;
+        self.is_up = false;
+        self.down_until = until;
+    }
+
+    /// Starts the process again if its time has come. Returns whether it did.
+    pub(crate) fn restart(&mut self, now: u64, random: &mut Random) -> bool {
+        if self.is_up || self.is_dead || now < self.down_until {
+            return false;
+        }
+        let mut recovery = Recovery::new(self.config.clone(), Lists);
+        let from = self.checkpoint.as_ref().map_or(0, |(from, _)| *from);
+        let parts = self.checkpoint.iter().flat_map(|(_, parts)| parts);
+        parts.for_each(|part| recovery.take_part(part).unwrap());
+        for record in &self.journal[from..] {
+            recovery.take_record(record).unwrap();
+        }
+        self.machine = recovery.into_machine();
+        self.is_up = true;
+        self.offset = random.below(1_000_000);
+        self.restarts += 1;
+        self.collect();
+        true
+    }
+}
