@@ -27,6 +27,8 @@ Examples:
                                        also runs a second protocol beside UniStore
   solera sim --seeds 300 --members --occult
                                        also runs Occult beside UniStore
+  solera sim --seeds 300 --durable --speculative
+                                       also runs weak and strong operations in one order
   solera sim --seeds 300 --durable --trial
                                        also exercises jobs, guards and lanes of protocols
   solera sim --seeds 40 --outages      takes sites, or parts of one, down for a minute
@@ -98,6 +100,13 @@ pub(crate) struct SimArgs {
     /// bounds
     #[arg(long, conflicts_with = "outages")]
     bounds: bool,
+    /// Also run `creek` on a worker of each site, and check sessions that invoke weak and strong
+    /// operations
+    ///
+    /// Its members do not change yet, so it cannot be combined with --members or --links, which
+    /// remove sites.
+    #[arg(long, conflicts_with_all = ["members", "links", "outages"])]
+    speculative: bool,
     /// Also run the protocol `trial` on each worker, which exercises jobs, lanes and questions
     /// between protocols
     #[arg(long, conflicts_with = "outages")]
@@ -146,6 +155,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
     let scenario = if args.weaker_reads { scenario.with_weaker_reads() } else { scenario };
     let scenario = if args.complete_reads { scenario.with_complete_reads() } else { scenario };
     let scenario = if args.bounds { scenario.with_bounds() } else { scenario };
+    let scenario = if args.speculative { scenario.with_speculation() } else { scenario };
     if args.trial { scenario.with_trial() } else { scenario }
 }
 
@@ -358,7 +368,7 @@ fn replay(args: &SimArgs, seed: u64) -> String {
     let weaker = if args.weaker_reads { " --weaker-reads" } else { "" };
     let complete = if args.complete_reads { " --complete-reads" } else { "" };
     let bounds = if args.bounds { " --bounds" } else { "" };
-    format!(
-        "solera sim --seed {seed}{kind}{promises}{primary}{occult}{weaker}{complete}{bounds}{trial}"
-    )
+    let speculative = if args.speculative { " --speculative" } else { "" };
+    let beside = format!("{primary}{occult}{weaker}{complete}{bounds}{speculative}{trial}");
+    format!("solera sim --seed {seed}{kind}{promises}{beside}")
 }

@@ -23,6 +23,7 @@ pub(crate) fn identity(spec: &ClusterSpec) -> Identity {
         primary: spec.spaces.run_primary(),
         occult: spec.spaces.run_occult(),
         reservations: spec.spaces.have_bounds(),
+        creek: false,
         trial: false,
     };
     let agreed = [

@@ -30,6 +30,7 @@ mod run;
 mod scenario;
 mod sessions;
 mod spaces;
+mod speculative;
 mod storage;
 mod tally;
 mod trace;

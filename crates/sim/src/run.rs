@@ -28,6 +28,7 @@ use crate::promises::Promises;
 use crate::queue::MS;
 use crate::recorded::{Recorded, Status};
 use crate::scenario::Scenario;
+use crate::speculative::SpeculativeSessions;
 use crate::tally::Tally;
 use crate::trace::Trace;
 use crate::trial::TrialSessions;
@@ -79,6 +80,8 @@ pub enum Violation {
     Occult(String),
     /// The bounds of a counter were wrong.
     Bounds(String),
+    /// A speculative space broke one of its guarantees.
+    Speculative(String),
     /// Complete reads and updates of a counter have no linearizable order.
     CompleteRead(String),
     /// Durable data is missing after a restart.
@@ -104,6 +107,7 @@ impl fmt::Display for Violation {
             Violation::Primary(what) => write!(f, "primary: {what}"),
             Violation::Occult(what) => write!(f, "occult: {what}"),
             Violation::Bounds(what) => write!(f, "bounds: {what}"),
+            Violation::Speculative(what) => write!(f, "creek: {what}"),
             Violation::CompleteRead(what) => write!(f, "complete reads: {what}"),
             Violation::Trial(what) => write!(f, "trial: {what}"),
             Violation::Guarded(what) => write!(f, "guarded: {what}"),
@@ -123,6 +127,8 @@ const REST: u64 = 2_500 * MS;
 /// Greatest further time for settling where workers restart: until clocks are past all times at
 /// which transactions may still commit. Without restarts, the difference between clocks is enough.
 const GRACE: u64 = 30_000 * MS;
+/// Greatest further time for settling where workers run `creek`.
+const CATCH_UP: u64 = 10_000 * MS;
 /// Steps between two checks of the properties.
 const CHECK_EVERY: u64 = 64;
 
@@ -151,6 +157,7 @@ struct Run<'a> {
     guarded: GuardedSessions,
     bounds: BoundsSessions,
     complete: CompleteReaders,
+    speculative: SpeculativeSessions,
     places: Places,
     outcomes: Outcomes,
     ledger: Ledger,
@@ -171,6 +178,7 @@ impl<'a> Run<'a> {
         let guarded = GuardedSessions::new(scenario, &mut world);
         let bounds = BoundsSessions::new(scenario, &mut world);
         let complete = CompleteReaders::new(scenario, &mut world);
+        let speculative = SpeculativeSessions::new(scenario, &mut world);
         Run {
             scenario,
             clients,
@@ -181,6 +189,7 @@ impl<'a> Run<'a> {
             guarded,
             bounds,
             complete,
+            speculative,
             world,
             places: Places::default(),
             outcomes: Outcomes::default(),
@@ -210,6 +219,7 @@ impl<'a> Run<'a> {
             || !self.guarded.all_done()
             || !self.bounds.all_done()
             || !self.complete.all_done()
+            || !self.speculative.all_done()
             || self.world.unfinished().is_some())
             && self.world.now < end
         {
@@ -230,6 +240,7 @@ impl<'a> Run<'a> {
             .chain(self.guarded.stuck())
             .chain(self.bounds.stuck())
             .chain(self.complete.stuck())
+            .chain(self.speculative.stuck())
         {
             self.violations.push(Violation::Stuck(client));
         }
@@ -288,6 +299,8 @@ impl<'a> Run<'a> {
         // Readers renew their rights for some time after the last request.
         let active = self.scenario.bounds.as_ref().map(|it| it.timing.keep + it.timing.exclusion);
         let end = end + active.map_or(0, |active| active.as_nanos() as u64);
+        // A site that was away may fetch a few operations in each round trip.
+        let end = end + if self.scenario.speculative.is_some() { CATCH_UP } else { 0 };
         let mut left = self.left();
         while !left.is_empty() && self.world.now < end {
             self.load(self.world.now + REST / 5);
@@ -305,6 +318,7 @@ impl<'a> Run<'a> {
         let renews = destroyed && self.scenario.bounds.is_some();
         let mut texts = self.primary.left(&self.world);
         texts.extend(self.occult.left(&self.world));
+        texts.extend(self.speculative.left(&self.world));
         for (address, replica) in self.world.replicas() {
             if self.world.state(address.site.index()) != SiteState::Up {
                 continue;
@@ -375,6 +389,23 @@ impl<'a> Run<'a> {
         self.violations.extend(problems.into_iter().map(Violation::Bounds));
     }
 
+    fn judge_speculation(&mut self) {
+        if self.scenario.speculative.is_none() {
+            return;
+        }
+        let end = self.speculative.last_round(&mut self.world);
+        self.finish_reads();
+        while !self.speculative.left(&self.world).is_empty() && self.world.now < end {
+            self.load(self.world.now + 100 * MS);
+        }
+        let left = self.speculative.left(&self.world);
+        self.violations.extend(left.into_iter().map(Violation::Unrest));
+        self.speculative.final_reads(&mut self.world);
+        self.finish_reads();
+        let problems = self.speculative.judge(&self.world);
+        self.violations.extend(problems.into_iter().map(Violation::Speculative));
+    }
+
     fn judge_complete_reads(&mut self) {
         if !self.scenario.complete_reads {
             return;
@@ -401,6 +432,7 @@ impl<'a> Run<'a> {
         self.judge_occult();
         self.judge_bounds();
         self.judge_complete_reads();
+        self.judge_speculation();
         let of_primary = self.primary.judge(&self.world);
         self.violations.extend(of_primary.into_iter().map(Violation::Primary));
         self.violations.extend(self.trial.judge().into_iter().map(Violation::Trial));
@@ -441,13 +473,12 @@ impl<'a> Run<'a> {
 
     fn observe(&mut self, events: Vec<WorldEvent>) {
         for world_event in events {
-            let world = &mut self.world;
-            let world_event = self.bounds.observe(world, world_event);
-            let world_event = world_event.and_then(|it| self.complete.observe(world, it));
-            let world_event = world_event.and_then(|it| self.guarded.observe(world, it));
-            let Some(world_event) = world_event else { continue };
+            let Some(world_event) = self.show_sessions(world_event) else { continue };
             match world_event {
-                WorldEvent::Bounds(..) => {}
+                WorldEvent::Bounds(..)
+                | WorldEvent::Speculative(..)
+                | WorldEvent::SpeculativeStep(..)
+                | WorldEvent::SpeculativeStart(..) => {}
                 WorldEvent::Wake(client) => {
                     if !self.trial.wake(&mut self.world, client)
                         && !self.primary.wake(&mut self.world, client)
@@ -509,6 +540,18 @@ impl<'a> Run<'a> {
         let more = self.world.take_events();
         if !more.is_empty() {
             self.observe(more);
+        }
+    }
+
+    /// Shows an event to sessions that take those which concern only them, and returns the others.
+    fn show_sessions(&mut self, event: WorldEvent) -> Option<WorldEvent> {
+        let world = &mut self.world;
+        let event = self.bounds.observe(world, event)?;
+        let event = self.complete.observe(world, event)?;
+        let event = self.guarded.observe(world, event)?;
+        match self.scenario.speculative {
+            Some(_) => self.speculative.observe(world, event),
+            None => Some(event),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod bounds_shape;
 mod occult_shape;
+mod speculative_shape;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use solera_links::Sizes;
 use solera_machine::{Topology, Without};
 use solera_unistore::{Rule, Timing};
 
-use crate::faults::ambush::ambushes;
+use crate::faults::ambush::{ambushes, ambushes_of_creek};
 use crate::faults::disks::disk_faults;
 use crate::faults::{Fault, breaks, crashes, operate, schedule};
 use crate::outage::Outage;
@@ -20,6 +21,7 @@ use crate::weakness::Weakness;
 
 pub(crate) use self::bounds_shape::{BOUNDS_PREFIX, BoundsShape, RIGHTS_PREFIX, SIZES_PREFIX};
 pub(crate) use self::occult_shape::{AT_ONE_SITE, OccultShape};
+pub(crate) use self::speculative_shape::SpeculativeShape;
 
 /// A cluster, its network, its faults and its load.
 #[derive(Clone, Debug)]
@@ -69,6 +71,8 @@ pub struct Scenario {
     pub(crate) occult: Option<OccultShape>,
     /// How workers keep error bounds, if they do.
     pub(crate) bounds: Option<BoundsShape>,
+    /// How one worker of each site runs `creek`, if they do.
+    pub(crate) speculative: Option<SpeculativeShape>,
     /// Number of updates that a partition of `primary` keeps, if workers run it.
     pub(crate) primary: Option<usize>,
     /// Whether workers run `trial`.
@@ -125,8 +129,7 @@ impl Scenario {
             .collect();
         let faults_end = random.within(1500, 4000) * MS;
         // Uniformity needs f + 1 sites, so only the others may be lost.
-        let losses = f.min(sites - 1 - f);
-        let faults = schedule(&mut random, sites, &workers, losses, faults_end);
+        let faults = schedule(&mut random, sites, &workers, f.min(sites - 1 - f), faults_end);
         // This is drawn from another generator, so that the rest of a seed's scenario does not
         // change.
         let mut strong = Random::new(seed.wrapping_mul(2_147_483_629).wrapping_add(17));
@@ -174,6 +177,7 @@ impl Scenario {
             power_fails_at_checkpoints: false,
             occult: None,
             bounds: None,
+            speculative: None,
             primary: None,
             trial: false,
             weaker_reads: false,
@@ -382,6 +386,25 @@ impl Scenario {
     /// Takes one rule of `reservations` out, if workers run it.
     pub fn bounds_without(mut self, rule: impl Into<Without<solera_reservations::Rule>>) -> Self {
         if let Some(shape) = &mut self.bounds {
+            shape.without = rule.into();
+        }
+        self
+    }
+
+    /// Has one worker of each site also run `creek`, with sessions that invoke weak and strong
+    /// operations. Its members do not change, so no site may be removed.
+    pub fn with_speculation(mut self) -> Self {
+        self.speculative = Some(SpeculativeShape::draw(&self));
+        let mut random = Random::new(self.seed.wrapping_mul(86_028_157).wrapping_add(1));
+        let sites = self.topology.sites();
+        self.faults.extend(ambushes_of_creek(&mut random, sites, self.faults_end));
+        self.faults.sort_by_key(|(at, _)| *at);
+        self
+    }
+
+    /// Takes one rule of `creek` out, if workers run it.
+    pub fn speculation_without(mut self, rule: impl Into<Without<solera_creek::Rule>>) -> Self {
+        if let Some(shape) = &mut self.speculative {
             shape.without = rule.into();
         }
         self

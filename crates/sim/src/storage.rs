@@ -30,6 +30,8 @@ pub(crate) struct Storage {
     weakness: Option<Weakness>,
     /// Commits that a crash may undo.
     undurable: VecDeque<(Lsn, Event)>,
+    /// Steps of `creek` that a crash would undo, and that no other worker and no client knows.
+    held: VecDeque<(Lsn, solera_creek::Event)>,
     /// Extra time of a sync, in nanoseconds.
     pub(crate) slow: u64,
     /// Number of starts of the worker.
@@ -58,6 +60,8 @@ pub(crate) struct Started {
     pub(crate) recovered: Recovered,
     /// Undone commits. Their outcomes were not sent to any client.
     pub(crate) undone: Vec<Event>,
+    /// Steps of `creek` in the previous incarnation that are durable.
+    pub(crate) shown: Vec<solera_creek::Event>,
 }
 
 /// Reason why a worker does not start.
@@ -92,6 +96,7 @@ impl Storage {
             options: Options { segment_bytes, ..Options::new(identity) },
             weakness,
             undurable: VecDeque::new(),
+            held: VecDeque::new(),
             slow: 0,
             starts: 0,
             promised: Lsn(0),
@@ -135,6 +140,8 @@ impl Storage {
         self.promised = journal.persisted_lsn();
         self.starts += 1;
         self.lost_power = false;
+        let kept = self.held.partition_point(|(lsn, _)| *lsn <= found);
+        let shown = self.held.drain(..).take(kept).map(|(_, step)| step).collect();
         let undone = std::mem::take(&mut self.undurable).into_iter();
         let undone = undone.filter(|(lsn, _)| *lsn > found).map(|(_, event)| event).collect();
         let without = match self.weakness {
@@ -143,7 +150,7 @@ impl Storage {
         };
         let options = solera_host::Options { waits: true, without };
         let worker = Driver::with_log(site, VirtualLog::new(journal), self.promised, options);
-        Ok(Started { worker, recovered, undone })
+        Ok(Started { worker, recovered, undone, shown })
     }
 
     fn open(
@@ -187,6 +194,23 @@ impl Storage {
             let lsn = if worker.has_stopped() { Lsn(u64::MAX) } else { last };
             self.undurable.push_back((lsn, event.clone()));
         }
+    }
+
+    /// Keeps a step of `creek` if a crash would undo it. Returns whether it does.
+    pub(crate) fn hold(&mut self, worker: &Worker, step: &solera_creek::Event) -> bool {
+        let undurable = worker.has_stopped() || worker.has_undurable();
+        if undurable {
+            let last = worker.log().map(Log::last).unwrap_or_default();
+            let lsn = if worker.has_stopped() { Lsn(u64::MAX) } else { last };
+            self.held.push_back((lsn, step.clone()));
+        }
+        undurable
+    }
+
+    /// Returns the kept steps that a crash does not undo any more.
+    pub(crate) fn durable_steps(&mut self) -> Vec<solera_creek::Event> {
+        let durable = self.held.partition_point(|(lsn, _)| *lsn <= self.promised);
+        self.held.drain(..durable).map(|(_, step)| step).collect()
     }
 
     /// Ends the sync; the driver decides what may be sent now.

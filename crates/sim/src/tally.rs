@@ -147,6 +147,8 @@ impl Tally {
             solera_unistore::RARE_PATHS,
             if self.ran("primary: ") { solera_primary::RARE_PATHS } else { &[] },
             if self.ran("occult: ") { solera_occult::RARE_PATHS } else { &[] },
+            if self.ran("creek: ") { solera_creek::RARE_PATHS } else { &[] },
+            if self.ran("creek: ") { solera_consensus::RARE_PATHS } else { &[] },
             if self.ran("trial: ") { solera_trial::RARE_PATHS } else { &[] },
         ];
         let count = |path: &RarePath| (*path, self.paths.get(path).copied().unwrap_or(0));

@@ -2,6 +2,7 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `creeks` | machines of `creek`, and what they show |
 //! | `admissions` | which workers accept connections of which others, if links are simulated |
 //! | `faults` | faults of links, sites, clocks and disks |
 //! | `links` | connections between workers, if they are simulated |
@@ -10,6 +11,7 @@
 
 mod admissions;
 mod copies;
+pub(crate) mod creeks;
 mod faults;
 mod frame_ledger;
 mod links;
@@ -31,10 +33,11 @@ use crate::faults::Fault;
 use crate::faults::ambush::Ambush;
 use crate::queue::{MS, Queue};
 use crate::random::Random;
-use crate::scenario::{BoundsShape, OccultShape, Scenario, Steady};
+use crate::scenario::{BoundsShape, OccultShape, Scenario, SpeculativeShape, Steady};
 use crate::storage::{Health, Storage, Worker, takes};
 use crate::tally::Tally;
 use crate::trace::Trace;
+use creeks::FinalOperation;
 use links::{Links, Step};
 use overtaken::Overtaken;
 
@@ -93,6 +96,13 @@ pub(crate) enum WorldEvent {
     Occult(Address, RequestId, solera_occult::Response),
     /// A reply of `reservations`.
     Bounds(Address, RequestId, solera_reservations::Response),
+    /// A reply of `creek`, and whether it is the last one.
+    Speculative(Address, RequestId, solera_site::speculative::Response, bool),
+    /// A step of `creek` at a worker in its incarnation with this number. A crash cannot undo it.
+    SpeculativeStep(Address, u64, solera_creek::Event),
+    /// A worker that runs `creek` has started, in its incarnation with this number, with these last
+    /// final operations.
+    SpeculativeStart(Address, u64, Vec<FinalOperation>),
     /// Writes that a home of Occult shows.
     Shown(solera_occult::Entry),
     /// A reply of `trial`, and whether it is the last one.
@@ -188,6 +198,8 @@ pub(crate) struct World {
     occult: Option<OccultShape>,
     /// How workers keep error bounds, if they do.
     bounds: Option<BoundsShape>,
+    /// How one worker of each site runs `creek`, if they do.
+    creek: Option<SpeculativeShape>,
     overtaken: Overtaken,
     /// Number of units of each key that `trial` hands out, if workers run it.
     trial: Option<u32>,
@@ -251,6 +263,7 @@ impl World {
             primary: scenario.primary.map(|entries| (entries, scenario.primary_without)),
             occult: scenario.occult.clone(),
             bounds: scenario.bounds.clone(),
+            creek: scenario.speculative.clone(),
             overtaken: Overtaken::default(),
             trial: scenario.trial.then(|| scenario.guard_limit()),
         };
@@ -309,6 +322,12 @@ impl World {
             if let Some(bounds) = &mut config.reservations {
                 bounds.without = shape.without;
             }
+        }
+        if let Some(shape) = &self.creek
+            && SpeculativeShape::is_member(address)
+        {
+            config = config.with_creek();
+            config.creek.iter_mut().for_each(|creek| shape.apply(creek));
         }
         let Some(options) = self.primary else { return config };
         let mut config = config.with_primary();
@@ -485,6 +504,7 @@ impl World {
             Response::Primary(response) => WorldEvent::Primary(at, request, response, last),
             Response::Occult(response) => WorldEvent::Occult(at, request, response),
             Response::Reservations(response) => WorldEvent::Bounds(at, request, response),
+            Response::Creek(response) => WorldEvent::Speculative(at, request, response, last),
             Response::Trial(response) => WorldEvent::Trial(at, request, response, last),
         });
     }
@@ -700,6 +720,7 @@ impl World {
                 | Output::Trace(solera_site::Event::Reservations(
                     solera_reservations::Event::Rare(path),
                 ))
+                | Output::Trace(solera_site::Event::Creek(solera_creek::Event::Rare(path)))
                 | Output::Trace(solera_site::Event::Trial(solera_trial::Event::Rare(path))) => {
                     self.tally.reach(path);
                 }
@@ -710,6 +731,13 @@ impl World {
                 Output::Trace(solera_site::Event::Reservations(event)) => {
                     if matches!(event, solera_reservations::Event::TooWide { .. }) {
                         self.tally.count("bounds: attempts of reads that are too wide");
+                    }
+                }
+                Output::Trace(solera_site::Event::Creek(step)) => {
+                    let storage = self.storages.get_mut(&address);
+                    let undurable = storage.is_some_and(|it| it.hold(worker, &step));
+                    if !undurable {
+                        self.show_step(address, step);
                     }
                 }
                 Output::Trace(solera_site::Event::Trial(event)) => {
@@ -788,6 +816,9 @@ impl World {
             return;
         }
         storage.end_sync(worker);
+        for step in storage.durable_steps() {
+            self.show_step(address, step);
+        }
         if let Some(links) = &mut self.links {
             links.copies.synced(address);
         }
@@ -896,7 +927,7 @@ impl World {
     }
 
     /// Returns the incarnation of a worker that runs, or that ran last.
-    fn incarnation(&self, worker: Address) -> u64 {
+    pub(crate) fn incarnation(&self, worker: Address) -> u64 {
         self.storages.get(&worker).map_or(0, |storage| storage.starts)
     }
 

@@ -29,6 +29,8 @@ macro_rules! of_each_protocol {
             Occult(solera_occult::$of),
             /// Variant of `reservations`.
             Reservations(solera_reservations::$of),
+            /// Variant of `creek`.
+            Creek(crate::speculative::$of),
             /// Variant of `trial`.
             Trial(solera_trial::$of),
         }
@@ -57,6 +59,12 @@ macro_rules! of_each_protocol {
             }
         }
 
+        impl From<crate::speculative::$of> for $name {
+            fn from(it: crate::speculative::$of) -> $name {
+                $name::Creek(it)
+            }
+        }
+
         impl From<solera_trial::$of> for $name {
             fn from(it: solera_trial::$of) -> $name {
                 $name::Trial(it)
@@ -70,6 +78,7 @@ macro_rules! of_each_protocol {
                     $name::Primary(it) => it.fmt(f),
                     $name::Occult(it) => it.fmt(f),
                     $name::Reservations(it) => it.fmt(f),
+                    $name::Creek(it) => it.fmt(f),
                     $name::Trial(it) => it.fmt(f),
                 }
             }
@@ -106,6 +115,7 @@ impl Command {
             Command::Primary(_) => solera_primary::PROTOCOL,
             Command::Occult(_) => solera_occult::PROTOCOL,
             Command::Reservations(_) => solera_reservations::PROTOCOL,
+            Command::Creek(_) => solera_creek::PROTOCOL,
             Command::Trial(_) => solera_trial::PROTOCOL,
         }
     }
@@ -161,6 +171,7 @@ impl Message {
             Message::Primary(message) => message.name(),
             Message::Occult(message) => message.name(),
             Message::Reservations(message) => message.name(),
+            Message::Creek(message) => message.name(),
             Message::Trial(message) => message.name(),
         }
     }
@@ -176,6 +187,7 @@ impl Wire for Message {
             Message::Primary(message) => message.protocol(),
             Message::Occult(message) => message.protocol(),
             Message::Reservations(message) => message.protocol(),
+            Message::Creek(message) => message.protocol(),
             Message::Trial(message) => message.protocol(),
         }
     }
@@ -186,6 +198,7 @@ impl Wire for Message {
             Message::Primary(message) => message.lane(),
             Message::Occult(message) => message.lane(),
             Message::Reservations(message) => message.lane(),
+            Message::Creek(message) => message.lane(),
             Message::Trial(message) => message.lane(),
         }
     }
@@ -196,6 +209,7 @@ impl Wire for Message {
             Message::Primary(message) => message.weight(),
             Message::Occult(message) => message.weight(),
             Message::Reservations(message) => message.weight(),
+            Message::Creek(message) => message.weight(),
             Message::Trial(message) => message.weight(),
         }
     }
@@ -206,6 +220,7 @@ impl Wire for Message {
             Message::Primary(message) => message.encoded_bytes(),
             Message::Occult(message) => message.encoded_bytes(),
             Message::Reservations(message) => message.encoded_bytes(),
+            Message::Creek(message) => message.encoded_bytes(),
             Message::Trial(message) => message.encoded_bytes(),
         }
     }
@@ -216,6 +231,7 @@ impl Wire for Message {
             Message::Primary(message) => message.encode(bytes),
             Message::Occult(message) => message.encode(bytes),
             Message::Reservations(message) => message.encode(bytes),
+            Message::Creek(message) => message.encode(bytes),
             Message::Trial(message) => message.encode(bytes),
         }
     }
@@ -233,6 +249,7 @@ impl Wire for Message {
             solera_primary::PROTOCOL => of::<solera_primary::Message>(protocol, bytes),
             solera_occult::PROTOCOL => of::<solera_occult::Message>(protocol, bytes),
             solera_reservations::PROTOCOL => of::<solera_reservations::Message>(protocol, bytes),
+            solera_creek::PROTOCOL => of::<crate::speculative::Message>(protocol, bytes),
             solera_trial::PROTOCOL => of::<solera_trial::Message>(protocol, bytes),
             _ => None,
         }
@@ -244,6 +261,7 @@ impl Wire for Message {
             Message::Primary(message) => message.validate(from, to, topology),
             Message::Occult(message) => message.validate(from, to, topology),
             Message::Reservations(message) => Wire::validate(message, from, to, topology),
+            Message::Creek(message) => message.validate(from, to, topology),
             Message::Trial(message) => message.validate(from, to, topology),
         }
     }
@@ -254,6 +272,7 @@ impl Wire for Message {
             Message::Primary(message) => message.split().map(Message::Primary),
             Message::Occult(message) => message.split().map(Message::Occult),
             Message::Reservations(message) => message.split().map(Message::Reservations),
+            Message::Creek(message) => message.split().map(Message::Creek),
             Message::Trial(message) => message.split().map(Message::Trial),
         }
     }
@@ -264,6 +283,7 @@ impl Wire for Message {
             Message::Primary(message) => message.too_large().map(Message::Primary),
             Message::Occult(message) => message.too_large().map(Message::Occult),
             Message::Reservations(message) => message.too_large().map(Message::Reservations),
+            Message::Creek(message) => message.too_large().map(Message::Creek),
             Message::Trial(message) => message.too_large().map(Message::Trial),
         }
     }

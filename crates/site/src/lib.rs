@@ -17,6 +17,7 @@ mod composed;
 mod internal;
 mod machine;
 mod recovery;
+pub mod speculative;
 
 use solera_machine::Protocol;
 
@@ -30,13 +31,15 @@ pub const PROTOCOLS: &[Protocol] = &[
     solera_primary::PROTOCOL,
     solera_occult::PROTOCOL,
     solera_reservations::PROTOCOL,
+    solera_creek::PROTOCOL,
     solera_trial::PROTOCOL,
 ];
 
 /// Returns the protocols that servers can run, with their values among those of [`PROTOCOLS`].
-/// `trial` runs only in the simulator.
+/// `creek` and `trial` run only in the simulator.
 pub fn of_servers<T>(values: &[T]) -> impl Iterator<Item = (&'static Protocol, &T)> {
-    PROTOCOLS.iter().zip(values).filter(|(protocol, _)| **protocol != solera_trial::PROTOCOL)
+    let simulated = [solera_creek::PROTOCOL, solera_trial::PROTOCOL];
+    PROTOCOLS.iter().zip(values).filter(move |(protocol, _)| !simulated.contains(protocol))
 }
 
 /// The protocols that workers run beside UniStore.
@@ -48,6 +51,8 @@ pub struct Beside {
     pub occult: bool,
     /// Whether they run `reservations`.
     pub reservations: bool,
+    /// Whether they run `creek`.
+    pub creek: bool,
     /// Whether they run `trial`.
     pub trial: bool,
 }
@@ -59,6 +64,7 @@ pub fn protocols(beside: Beside) -> impl Iterator<Item = &'static Protocol> {
         solera_primary::PROTOCOL => beside.primary,
         solera_occult::PROTOCOL => beside.occult,
         solera_reservations::PROTOCOL => beside.reservations,
+        solera_creek::PROTOCOL => beside.creek,
         solera_trial::PROTOCOL => beside.trial,
         _ => true,
     })

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use solera_creek::KeyProcedures;
 use solera_data::Measure;
 use solera_machine::{Address, AskId, Machine, Now, Share, Topology, Wire};
 use solera_membership::{Change, MemberError, Members, Participant};
@@ -19,6 +20,7 @@ use solera_unistore::{Errand, GuardedKeys, Replica};
 use self::bounds::Bounds;
 use crate::composed::{Command, Event, Input, Job, JobResult, Message, Output, Part, Response};
 use crate::internal::{self, Answered, Asker, Internal};
+use crate::speculative::Speculative;
 
 /// Configuration of a worker.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub struct Config {
     /// Configuration of `reservations`, if the worker runs it. UniStore's configuration then names
     /// the keys with error bounds.
     pub reservations: Option<solera_reservations::Config>,
+    /// Configuration of `creek`, if the worker runs it.
+    pub creek: Option<solera_creek::Config>,
     /// Configuration of `trial`, if the worker runs it.
     pub trial: Option<solera_trial::Config>,
 }
@@ -47,6 +51,7 @@ pub struct Site {
     primary: Option<Primary>,
     occult: Option<Occult>,
     bounds: Option<Bounds>,
+    creek: Option<Speculative>,
     trial: Option<Trial>,
     /// The list of sites that was last passed to the other protocols.
     passed_on: Option<Members>,
@@ -63,6 +68,7 @@ struct NotRun {
     primary: u64,
     occult: u64,
     reservations: u64,
+    creek: u64,
     trial: u64,
 }
 
@@ -72,6 +78,7 @@ pub(crate) struct Others {
     pub(crate) primary: Option<Primary>,
     pub(crate) occult: Option<Occult>,
     pub(crate) reservations: Option<Reservations>,
+    pub(crate) creek: Option<Speculative>,
     pub(crate) trial: Option<Trial>,
 }
 
@@ -100,13 +107,15 @@ pub struct Checkpoint {
     primary: solera_primary::Checkpoint,
     occult: solera_occult::Checkpoint,
     reservations: solera_reservations::Checkpoint,
+    creek: solera_creek::Checkpoint<KeyProcedures>,
     trial: solera_trial::Checkpoint,
     complete: bool,
 }
 
 impl From<solera_unistore::Config> for Config {
     fn from(unistore: solera_unistore::Config) -> Config {
-        Config { unistore, primary: None, occult: None, reservations: None, trial: None }
+        let (primary, occult, reservations) = (None, None, None);
+        Config { unistore, primary, occult, reservations, creek: None, trial: None }
     }
 }
 
@@ -175,6 +184,16 @@ impl Config {
         self
     }
 
+    /// Makes the worker run `creek`, too, with the workers of the other sites that have the same
+    /// number.
+    #[must_use]
+    pub fn with_creek(mut self) -> Config {
+        let unistore = &self.unistore;
+        let usual = solera_creek::Config::new(unistore.address, unistore.topology.clone());
+        self.creek = Some(solera_creek::Config { journal: unistore.journal, ..usual });
+        self
+    }
+
     /// Makes the worker run `trial`, too, which guards keys of UniStore and hands out `limit` units
     /// of each.
     #[must_use]
@@ -211,13 +230,14 @@ impl Site {
         let occult = config.occult.map(|occult| Occult::new(occult, &members));
         let trial = config.trial.map(Trial::new);
         let reservations = config.reservations.map(Reservations::new);
-        let others = Others { primary, occult, reservations, trial };
+        let creek = config.creek.map(|creek| Speculative::new(creek, KeyProcedures));
+        let others = Others { primary, occult, reservations, creek, trial };
         let of = Host::of(&config.unistore);
         Site::of(Replica::new(config.unistore, seed), others, of)
     }
 
     pub(crate) fn of(unistore: Replica, others: Others, host: Host) -> Site {
-        let Others { primary, occult, reservations, trial } = others;
+        let Others { primary, occult, reservations, creek, trial } = others;
         let Host { first_question, topology, guarded } = host;
         let bounds = reservations
             .zip(guarded)
@@ -227,6 +247,7 @@ impl Site {
             primary,
             occult,
             bounds,
+            creek,
             trial,
             passed_on: None,
             internal: Internal::new(first_question),
@@ -237,6 +258,10 @@ impl Site {
             // A new process records its start.
             let started = std::iter::from_fn(|| bounds.machine.poll_output());
             site.outputs.extend(started.filter_map(|output| output.widen().ok()));
+        }
+        if let Some(creek) = &mut site.creek {
+            // A new process records its run.
+            collect(&mut site.outputs, creek);
         }
         site.note_participants();
         site
@@ -279,6 +304,7 @@ impl Site {
             of_primary + self.not_run.primary,
             of_occult + self.not_run.occult,
             self.not_run.reservations,
+            self.not_run.creek,
             self.not_run.trial,
         ]
     }
@@ -291,6 +317,11 @@ impl Site {
     /// Returns the machine of `occult` for direct calls, if the worker runs it.
     pub fn occult_mut(&mut self) -> Option<&mut Occult> {
         self.occult.as_mut()
+    }
+
+    /// Returns the machine of `creek`, if the worker runs it.
+    pub fn creek(&self) -> Option<&Speculative> {
+        self.creek.as_ref()
     }
 
     /// Returns the machine of `trial`, if the worker runs it.
@@ -491,6 +522,14 @@ impl Site {
         self.note_participants();
     }
 
+    /// Applies `action` to `creek`, as [`with_primary`](Self::with_primary) does.
+    fn with_creek(&mut self, action: impl FnOnce(&mut Speculative)) {
+        let Some(creek) = &mut self.creek else { return };
+        collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
+        action(creek);
+        collect(&mut self.outputs, creek);
+    }
+
     /// Applies `action` to `occult`, as [`with_primary`](Self::with_primary) does.
     fn with_occult(&mut self, now: Now, action: impl FnOnce(&mut Occult)) {
         let Some(occult) = &mut self.occult else { return };
@@ -609,8 +648,12 @@ impl Machine for Site {
             Input::Message { message: Message::Reservations(_), .. } if self.bounds.is_none() => {
                 self.not_run.reservations += 1;
             }
-            Input::Message { message: Message::Trial(_), .. } if self.trial.is_none() => {
-                self.not_run.trial += 1;
+            Input::Message { from, generation, message: Message::Creek(message) } => {
+                self.not_run.creek += u64::from(self.creek.is_none());
+                self.with_creek(|it| it.handle(now, Of::Message { from, generation, message }));
+            }
+            Input::Client { request, command: Command::Creek(command) } => {
+                self.with_creek(|it| it.handle(now, Of::Client { request, command }));
             }
             Input::Message { from, generation, message: Message::Primary(message) } => {
                 self.with_primary(|it| it.handle(now, Of::Message { from, generation, message }));
@@ -635,6 +678,7 @@ impl Machine for Site {
                 self.with_bounds(now, |it| it.handle(now, Of::Client { request, command }));
             }
             Input::Message { from, generation, message: Message::Trial(message) } => {
+                self.not_run.trial += u64::from(self.trial.is_none());
                 self.with_trial(now, |it| {
                     it.handle(now, Of::Message { from, generation, message })
                 });
@@ -650,6 +694,7 @@ impl Machine for Site {
                 self.with_primary(|it| it.handle(now, Of::Cancel { request }));
                 self.with_occult(now, |it| it.handle(now, Of::Cancel { request }));
                 self.with_bounds(now, |it| it.handle(now, Of::Cancel { request }));
+                self.with_creek(|it| it.handle(now, Of::Cancel { request }));
                 self.with_trial(now, |it| it.handle(now, Of::Cancel { request }));
             }
             Input::Answered { answer, .. } => match answer {},
@@ -671,6 +716,7 @@ impl Machine for Site {
         let beat = self.bounds.as_ref().is_some_and(|it| it.machine.is_tick_due(now.monotonic));
         self.feed_bounds(now, beat);
         self.with_bounds(now, |it| it.on_deadline(now));
+        self.with_creek(|it| it.on_deadline(now));
         self.settle(now);
     }
 
@@ -700,7 +746,8 @@ impl Machine for Site {
         let primary = self.primary.as_ref().and_then(Primary::next_deadline);
         let occult = self.occult.as_ref().and_then(Occult::next_deadline);
         let bounds = self.bounds.as_ref().and_then(|it| it.machine.next_deadline());
-        let others = primary.into_iter().chain(occult).chain(bounds);
+        let creek = self.creek.as_ref().and_then(Speculative::next_deadline);
+        let others = primary.into_iter().chain(occult).chain(bounds).chain(creek);
         self.unistore.next_deadline().into_iter().chain(others).min()
     }
 
@@ -729,6 +776,11 @@ impl Machine for Site {
         if let Some(part) = part {
             return Some(Part::Reservations(part));
         }
+        let creek = self.creek.as_ref();
+        let part = creek.and_then(|it| it.next_part(&mut checkpoint.creek, keys));
+        if let Some(part) = part {
+            return Some(Part::Creek(part));
+        }
         let trial = self.trial.as_ref();
         let part = trial.and_then(|it| it.next_part(&mut checkpoint.trial, keys));
         checkpoint.complete = part.is_none();
@@ -745,6 +797,7 @@ impl Machine for Site {
             Part::Primary(part) => part.encode(bytes),
             Part::Occult(part) => part.encode(bytes),
             Part::Reservations(part) => part.encode(bytes),
+            Part::Creek(part) => Speculative::encode_part(part, bytes),
             Part::Trial(part) => Trial::encode_part(part, bytes),
         }
     }

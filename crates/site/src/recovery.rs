@@ -1,17 +1,18 @@
 //! Rebuilds a worker's machine from its journal.
 
+use solera_creek::KeyProcedures;
 use solera_machine::{Foreign, Protocol};
 
 use crate::machine::{Host, Others};
 use crate::{Config, PROTOCOLS, Site};
 
 /// Passes each part and record to the protocol whose number it begins with.
-#[derive(Debug)]
 pub struct Recovery {
     unistore: solera_unistore::Recovery,
     primary: Option<solera_primary::Recovery>,
     occult: Option<solera_occult::Recovery>,
     reservations: Option<solera_reservations::Recovery>,
+    creek: Option<solera_creek::Recovery<KeyProcedures>>,
     trial: Option<solera_trial::Recovery>,
     host: Host,
     /// Whether the data contains some of `reservations`.
@@ -27,10 +28,12 @@ impl Recovery {
         let primary = config.primary.map(|it| solera_primary::Recovery::new(it, &first));
         let occult = config.occult.map(|it| solera_occult::Recovery::new(it, &first));
         let reservations = config.reservations.map(solera_reservations::Recovery::new);
+        let creek = config.creek.map(|it| solera_creek::Recovery::new(it, KeyProcedures));
         let host = Host::of(&config.unistore);
         let unistore = solera_unistore::Recovery::new(config.unistore, seed);
         let trial = config.trial.map(solera_trial::Recovery::new);
-        Recovery { unistore, primary, occult, reservations, trial, host, has_reservations: false }
+        let has_reservations = false;
+        Recovery { unistore, primary, occult, reservations, creek, trial, host, has_reservations }
     }
 
     /// Returns the recovery of `primary`.
@@ -68,6 +71,12 @@ impl Recovery {
         })
     }
 
+    /// Returns the recovery of `creek`.
+    fn creek(&mut self) -> Result<&mut solera_creek::Recovery<KeyProcedures>, String> {
+        let not_here = || "bytes of protocol 5 (creek), which this worker does not run".into();
+        self.creek.as_mut().ok_or_else(not_here)
+    }
+
     /// Returns the recovery of `trial`.
     fn trial(&mut self) -> Result<&mut solera_trial::Recovery, String> {
         let not_here = || "bytes of protocol 255 (trial), which this worker does not run".into();
@@ -89,6 +98,7 @@ impl solera_machine::Recovery for Recovery {
             solera_primary::PROTOCOL => self.primary()?.take_part(part),
             solera_occult::PROTOCOL => self.occult()?.take_part(part),
             solera_reservations::PROTOCOL => self.reservations()?.take_part(lsn, part),
+            solera_creek::PROTOCOL => self.creek()?.take_part(part),
             solera_trial::PROTOCOL => self.trial()?.take_part(lsn, part),
             _ => self.unistore.take_part(lsn, part),
         }
@@ -99,6 +109,7 @@ impl solera_machine::Recovery for Recovery {
             solera_primary::PROTOCOL => self.primary()?.take_record(record),
             solera_occult::PROTOCOL => self.occult()?.take_record(record),
             solera_reservations::PROTOCOL => self.reservations()?.take_record(lsn, record),
+            solera_creek::PROTOCOL => self.creek()?.take_record(record),
             solera_trial::PROTOCOL => self.trial()?.take_record(lsn, record),
             _ => self.unistore.take_record(lsn, record),
         }
@@ -125,6 +136,7 @@ impl solera_machine::Recovery for Recovery {
         let occult = self.occult.map(|occult| occult.into_machine(unistore.members()));
         let trial = self.trial.map(solera_trial::Recovery::into_machine);
         let reservations = self.reservations.map(solera_reservations::Recovery::into_machine);
-        Site::of(unistore, Others { primary, occult, reservations, trial }, self.host)
+        let creek = self.creek.map(solera_creek::Recovery::into_machine);
+        Site::of(unistore, Others { primary, occult, reservations, creek, trial }, self.host)
     }
 }

@@ -24,6 +24,14 @@ pub(crate) enum Phase {
     Delivery,
     /// A candidate's message.
     Election,
+    /// Operations of `creek`.
+    Operations,
+    /// A proposal of `creek`'s leader, to a member.
+    Proposal,
+    /// A member's acceptance of a proposal.
+    Acceptance,
+    /// A message of a candidate of `creek`, or a promise to it.
+    Term,
     /// A message of a member that has noticed that it lacks deliveries.
     Missing,
 }
@@ -31,6 +39,7 @@ pub(crate) enum Phase {
 /// The site that an ambush strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
+    /// The coordinator; in `creek`, the site that sends operations, or that accepts.
     Coordinator,
     /// The leader, or the candidate.
     Leader,
@@ -80,8 +89,11 @@ impl Ambush {
         to: Address,
         message: &solera_site::Message,
     ) -> Option<SiteId> {
-        let solera_site::Message::UniStore(message) = message else { return None };
-        let (phase, coordinator, leader) = place(from, to, message)?;
+        let (phase, coordinator, leader) = match message {
+            solera_site::Message::UniStore(message) => place(from, to, message),
+            solera_site::Message::Creek(message) => place_of_creek(from, to, message),
+            _ => None,
+        }?;
         let victim = match self.victim {
             Victim::Coordinator => coordinator,
             Victim::Leader => leader,
@@ -109,6 +121,12 @@ impl Ambush {
             (Phase::Decision, Victim::Leader) => "leaders struck at a decision",
             (Phase::Delivery, _) => "leaders struck at a delivery",
             (Phase::Election, _) => "candidates struck at an election",
+            (Phase::Operations, _) => "creek: sites struck at operations",
+            (Phase::Proposal, Victim::Coordinator) => "creek: members struck at a proposal",
+            (Phase::Proposal, Victim::Leader) => "creek: leaders struck at a proposal",
+            (Phase::Acceptance, Victim::Coordinator) => "creek: members struck at an acceptance",
+            (Phase::Acceptance, Victim::Leader) => "creek: receivers struck at an acceptance",
+            (Phase::Term, _) => "creek: candidates struck",
             (Phase::Missing, _) => "leaders that lack what was delivered",
         }
     }
@@ -145,6 +163,50 @@ fn place(
         Body::Promise { .. } => (Phase::Election, None, Some(to.site)),
         _ => return None,
     })
+}
+
+/// Returns the phase of `creek` that a message belongs to, and the sites that an ambush may strike.
+fn place_of_creek(
+    from: Address,
+    to: Address,
+    message: &solera_site::speculative::Message,
+) -> Option<(Phase, Option<SiteId>, Option<SiteId>)> {
+    use solera_consensus::Message as Agreement;
+    use solera_creek::Message;
+
+    Some(match message {
+        Message::Operations { .. } => (Phase::Operations, Some(from.site), None),
+        Message::Consensus(Agreement::Accept { .. }) => {
+            (Phase::Proposal, Some(to.site), Some(from.site))
+        }
+        Message::Consensus(Agreement::Accepted { .. }) => {
+            (Phase::Acceptance, Some(from.site), Some(to.site))
+        }
+        Message::Consensus(Agreement::NewBallot { .. }) => (Phase::Term, None, Some(from.site)),
+        Message::Consensus(Agreement::Promise { .. }) => (Phase::Term, None, Some(to.site)),
+        _ => return None,
+    })
+}
+
+/// Draws ambushes that wait for messages of `creek`, all before `end`.
+pub(crate) fn ambushes_of_creek(random: &mut Random, sites: usize, end: u64) -> Vec<(u64, Fault)> {
+    let count = if sites == 1 { 0 } else { random.weighted(&[(25, 0), (25, 1), (30, 3), (20, 6)]) };
+    let draw = |_| {
+        let (phase, victim) = random.weighted(&[
+            (3, (Phase::Operations, Victim::Coordinator)),
+            (2, (Phase::Proposal, Victim::Coordinator)),
+            (3, (Phase::Proposal, Victim::Leader)),
+            (2, (Phase::Acceptance, Victim::Coordinator)),
+            (2, (Phase::Acceptance, Victim::Leader)),
+            (3, (Phase::Term, Victim::Leader)),
+        ]);
+        let long = random.within(20, 2500) * MS;
+        let stops = random.chance(60);
+        let fault = if stops { AmbushFault::Stop(long) } else { AmbushFault::Isolate(long) };
+        let ambush = Ambush { phase, victim, fault, before: random.chance(50) };
+        (random.within(20 * MS, end), Fault::Ambush(ambush))
+    };
+    (0..count).map(draw).collect()
 }
 
 /// Draws ambushes, and moves of leaders at any time, all before `end`; at most `losses` sites are

@@ -130,6 +130,7 @@ impl World {
             primary: self.primary.is_some(),
             occult: self.occult.is_some(),
             reservations: self.bounds.is_some(),
+            creek: self.creek.is_some(),
             trial: self.trial.is_some(),
         };
         solera_site::protocols(beside).map(Speaks::of).collect()

@@ -4,6 +4,7 @@ use solera_host::Log;
 use solera_machine::Address;
 use solera_membership::SiteStatus;
 
+use super::creeks::last_finals;
 use super::{Due, SiteState, World, WorldEvent};
 use crate::faults::Fault;
 use crate::faults::disks::DiskFault;
@@ -113,6 +114,8 @@ impl World {
                         started.worker.machine().unistore().status().view().uniform_vec;
                     self.claims[site].join(&uniform_vec);
                 }
+                let finals = started.worker.machine().creek().map(last_finals);
+                self.show_start(address, started.shown, finals);
                 self.workers.insert(address, started.worker);
                 self.begin_links(address);
                 self.show_copies(address);
