@@ -43,13 +43,14 @@ pub trait Access<V> {
     fn write(&mut self, key: &[u8], value: Option<V>);
 }
 
-/// Registers and their values.
+/// Registers and their values (Creek Alg. 2 l. 1).
 #[derive(Debug)]
 pub(crate) struct StateObject<V> {
     registers: BTreeMap<RegisterKey, V>,
 }
 
-/// What the registers that an execution wrote contained before (Creek Alg. 2 l. 4, `undoMap`).
+/// What the registers that an execution wrote contained before (Creek Alg. 2 l. 2, l. 4,
+/// `undoMap`).
 #[derive(Debug)]
 pub(crate) struct Undo<V>(BTreeMap<RegisterKey, Option<V>>);
 

@@ -34,7 +34,7 @@ pub struct Cast {
     pub after: Option<(u64, u64)>,
 }
 
-/// Place of a request in the tentative order (Creek Alg. 1 l. 3).
+/// Place of a request in the tentative order (Creek Alg. 1 l. 2–3).
 pub(crate) type Key = (Timestamp, OperationId);
 
 impl<O> Request<O> {

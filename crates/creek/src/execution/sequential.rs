@@ -11,6 +11,7 @@ use crate::request::Request;
 /// Executed operations that are not final, and the state after them.
 #[derive(Debug)]
 pub(crate) struct Sequential<P: Procedures> {
+    /// State after them (Alg. 1 l. 4).
     object: StateObject<P::Value>,
     /// In the order of their execution (Alg. 1 l. 8, `executed`, then `toBeRolledBack` reversed).
     executed: VecDeque<Execution<P>>,
