@@ -18,7 +18,8 @@ pub enum Rule {
     ExcludeUndecided,
     /// The predicate requires the causal context (Alg. 1 l. 14).
     CheckContext,
-    /// The strong operations of a site keep their order across a restart.
+    /// The strong operations of a site keep their order across a restart: the predicate requires
+    /// those of earlier runs.
     OrderRuns,
     /// Tentative operations are in the order of their timestamps (Alg. 1 l. 3, l. 37–39).
     OrderByTimestamp,

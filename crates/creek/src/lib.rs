@@ -128,4 +128,4 @@ pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Part, Record, Rest};
 pub use recovery::Recovery;
-pub use request::{Cast, Request};
+pub use request::Request;

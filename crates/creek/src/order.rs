@@ -204,6 +204,7 @@ mod tests {
             operation: None,
             context: Context::default(),
             cast: None,
+            previous: None,
         })
     }
 

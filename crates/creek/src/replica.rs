@@ -26,7 +26,7 @@ use crate::object::Procedures;
 use crate::order::Order;
 use crate::rare;
 use crate::record::Record;
-use crate::request::{Cast, Request};
+use crate::request::Request;
 use crate::streams::Streams;
 
 /// State of one site.
@@ -37,8 +37,8 @@ pub(crate) struct Replica<P: Procedures> {
     event: u64,
     /// Number of strong operations that were invoked in this run.
     cast: u64,
-    /// Run and number of the last cast of an earlier run.
-    last_cast: Option<(u64, u64)>,
+    /// The last run with operations before this one, and their number.
+    previous: Option<(u64, u64)>,
     pub(crate) clock: HybridClock,
     pub(crate) streams: Streams<P::Operation>,
     /// Operations that are committed, or weak and delivered (Alg. 1 l. 7, `causalCtx`).
@@ -96,7 +96,7 @@ impl<P: Procedures> Replica<P> {
             run: 0,
             event: 0,
             cast: 0,
-            last_cast: None,
+            previous: None,
             clock: HybridClock::new(Lane(config.address.worker)),
             streams: Streams::new(),
             causal: Context::default(),
@@ -125,12 +125,7 @@ impl<P: Procedures> Replica<P> {
 
     /// Begins a run.
     pub(crate) fn start(&mut self) {
-        let me = self.me();
-        let committed =
-            self.casts.iter().map(|(stream, number)| (stream.site, stream.run, *number));
-        let undecided = self.undecided.keys().map(|cast| (cast.site, cast.run, cast.number));
-        let own = committed.chain(undecided).filter(|(site, ..)| *site == me);
-        self.last_cast = own.map(|(_, run, number)| (run, number)).max();
+        self.previous = self.streams.last_run(self.me());
         self.run += 1;
         if self.config.has(Rule::DurableRun) {
             self.record(&Record::Started { run: self.run });
@@ -217,7 +212,8 @@ impl<P: Procedures> Replica<P> {
         let id = stream.at(self.event);
         let timestamp = self.clock.tick(now.physical);
         let context = self.causal.clone();
-        let mut request = Request { id, timestamp, operation, context, cast: None };
+        let previous = self.previous.filter(|_| self.event == 1);
+        let mut request = Request { id, timestamp, operation, context, cast: None, previous };
         // Creek Alg. 1 l. 19. The clock is ahead of all that the site has received, so the set
         // loses operations only where a clock is at its end.
         for id in self.order.tentative_after(&request) {
@@ -225,8 +221,7 @@ impl<P: Procedures> Replica<P> {
         }
         if strong {
             self.cast += 1;
-            let after = self.last_cast.filter(|_| self.cast == 1);
-            request.cast = Some(Cast { number: self.cast, after });
+            request.cast = Some(self.cast);
         }
         let request = Arc::new(request);
         self.trace(Event::Invoked { id, request: client });
@@ -370,11 +365,18 @@ impl<P: Procedures> Replica<P> {
             return true;
         }
         self.undecided.get(&cast).is_some_and(|request| {
-            let after = request.after().filter(|_| self.config.has(Rule::OrderRuns));
             let is_complete =
                 !self.config.has(Rule::CheckContext) || self.causal.covers(&request.context);
-            is_complete && after.is_none_or(|earlier| self.is_delivered(earlier))
+            let is_next = !self.config.has(Rule::OrderRuns) || !self.has_earlier_run(cast);
+            is_complete && is_next
         })
+    }
+
+    /// Returns whether strong operations of earlier runs of the site are undecided. The site has
+    /// delivered all of them, because it delivers runs in order.
+    fn has_earlier_run(&self, cast: CastId) -> bool {
+        let first = |run| CastId { site: cast.site, run, number: 0 };
+        self.undecided.range(first(0)..first(cast.run)).next().is_some()
     }
 
     /// Returns the operations of casts and, of the streams to which their contexts belong, what is
@@ -391,6 +393,12 @@ impl<P: Procedures> Replica<P> {
             for (stream, event) in context.chain([(request.id.stream(), request.id.event)]) {
                 let last = needed.entry(stream).or_default();
                 *last = event.max(*last);
+            }
+        }
+        // Nobody delivers a run without the earlier runs of its site.
+        for stream in needed.keys().copied().collect::<Vec<_>>() {
+            for earlier in self.streams.earlier_runs(stream) {
+                needed.insert(earlier, u64::MAX);
             }
         }
         let kept = needed.iter().flat_map(|(stream, event)| self.streams.upto(*stream, *event));

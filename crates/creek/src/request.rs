@@ -20,18 +20,12 @@ pub struct Request<O> {
     /// Its causal context: the weak operations that precede it at its site, and the committed
     /// strong ones. The paper gives one to strong operations only.
     pub context: Context,
-    /// The cast of a strong operation; `None` for a weak one.
-    pub cast: Option<Cast>,
-}
-
-/// Place of a strong operation among those of its site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cast {
-    /// Its number in the run, from 1.
-    pub number: u64,
-    /// In the first cast of a run: the run and the number of the site's last cast before it, if
-    /// there was one. It must be committed first.
-    pub after: Option<(u64, u64)>,
+    /// Number of the cast of a strong operation; `None` for a weak one.
+    pub cast: Option<u64>,
+    /// In the first operation of a run: the last run of the site before it, and the number of that
+    /// run's operations; `None` if there were none. A site delivers the operations of a run after
+    /// those of the earlier ones.
+    pub previous: Option<(u64, u64)>,
 }
 
 /// Place of a request in the tentative order (Creek Alg. 1 l. 2–3).
@@ -45,23 +39,16 @@ impl<O> Request<O> {
     /// Returns the id of its cast; `None` for a weak operation.
     pub fn cast(&self) -> Option<CastId> {
         let OperationId { site, run, .. } = self.id;
-        self.cast.map(|cast| CastId { site, run, number: cast.number })
-    }
-
-    /// Returns the id of the cast of an earlier run of the site that must be committed first.
-    pub(crate) fn after(&self) -> Option<CastId> {
-        let (run, number) = self.cast?.after?;
-        Some(CastId { site: self.id.site, run, number })
+        self.cast.map(|number| CastId { site, run, number })
     }
 
     /// Returns whether the numbers can be those of a request: streams, their events and their
     /// casts begin at 1, and a request does not depend on itself.
     pub(crate) fn is_plausible(&self) -> bool {
-        let is_cast = |cast: Cast| {
-            let follows = cast.after.is_none_or(|(run, number)| run < self.id.run && number > 0);
-            cast.number > 0 && follows
+        let numbered = self.id.run > 0 && self.id.event > 0 && self.cast != Some(0);
+        let follows = |(run, events): (u64, u64)| {
+            run > 0 && run < self.id.run && events > 0 && self.id.event == 1
         };
-        let numbered = self.id.run > 0 && self.id.event > 0 && self.cast.is_none_or(is_cast);
-        numbered && !self.context.contains(self.id)
+        numbered && self.previous.is_none_or(follows) && !self.context.contains(self.id)
     }
 }

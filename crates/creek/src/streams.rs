@@ -5,6 +5,7 @@
 //! operations of a site that failed while it was sending reach all others.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +59,19 @@ impl<O> Stream<O> {
         self.removed + self.kept.len() as u64
     }
 
+    /// Adds the next operation. Returns it with those that have waited for it.
+    fn push(&mut self, request: Arc<Request<O>>) -> Vec<Arc<Request<O>>> {
+        let mut delivered = vec![Arc::clone(&request)];
+        self.kept.push_back(request);
+        while let Some(next) = self.early.remove(&(self.head() + 1)) {
+            delivered.push(Arc::clone(&next));
+            self.kept.push_back(next);
+        }
+        let head = self.head();
+        self.early.retain(|event, _| *event > head);
+        delivered
+    }
+
     fn after(&self, event: u64) -> impl Iterator<Item = &Arc<Request<O>>> {
         let skipped = event.saturating_sub(self.removed);
         self.kept.iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX))
@@ -85,33 +99,64 @@ impl<O> Streams<O> {
 
     /// Adds an operation of any stream. Returns the operations that the site now has without a gap
     /// and has not returned before, in order: they are RB-delivered. Keeps at most `early`
-    /// operations after a gap.
+    /// operations of each stream after a gap.
     pub(crate) fn receive(
         &mut self,
         request: Arc<Request<O>>,
         early: usize,
     ) -> Vec<Arc<Request<O>>> {
-        let stream = self.entry(request.id.stream());
+        let id = request.id.stream();
         let event = request.id.event;
+        let follows = self.follows(&request);
+        let stream = self.entry(id);
         stream.greatest = stream.greatest.max(event);
-        if event > stream.head() + 1 {
+        if event <= stream.head() {
+            return Vec::new();
+        }
+        if event > stream.head() + 1 || !follows {
             if stream.early.len() < early {
                 stream.early.entry(event).or_insert(request);
             }
             return Vec::new();
         }
-        if event <= stream.head() {
-            return Vec::new();
+        let mut delivered = stream.push(request);
+        // Later runs may have waited for this one.
+        let mut last = id;
+        while let Some(next) = self.next_run(last) {
+            let first = self.streams.get(&next).and_then(|stream| stream.early.get(&1));
+            let Some(first) = first.filter(|first| self.follows(first)).cloned() else { break };
+            delivered.extend(self.entry(next).push(first));
+            last = next;
         }
-        let mut delivered = vec![Arc::clone(&request)];
-        stream.kept.push_back(request);
-        while let Some(next) = stream.early.remove(&(stream.head() + 1)) {
-            delivered.push(Arc::clone(&next));
-            stream.kept.push_back(next);
-        }
-        let head = stream.head();
-        stream.early.retain(|event, _| *event > head);
         delivered
+    }
+
+    /// Returns whether the site has the runs that must be delivered before an operation.
+    fn follows(&self, request: &Request<O>) -> bool {
+        let site = request.id.site;
+        let has = |(run, events)| self.head(StreamId { site, run }) >= events;
+        request.previous.is_none_or(has)
+    }
+
+    /// Returns the next run of a stream's site of which the site knows.
+    fn next_run(&self, id: StreamId) -> Option<StreamId> {
+        let after = (Bound::Excluded(id), Bound::Unbounded);
+        let next = self.streams.range(after).next().map(|(next, _)| *next);
+        next.filter(|next| next.site == id.site)
+    }
+
+    /// Returns the runs of a stream's site before it.
+    pub(crate) fn earlier_runs(&self, id: StreamId) -> impl Iterator<Item = StreamId> + '_ {
+        let first = StreamId { site: id.site, run: 0 };
+        self.streams.range(first..id).map(|(earlier, _)| *earlier)
+    }
+
+    /// Returns the last run of a site of which this one has operations, and their number.
+    pub(crate) fn last_run(&self, site: SiteId) -> Option<(u64, u64)> {
+        let all = StreamId { site, run: 0 }..=StreamId { site, run: u64::MAX };
+        let runs = self.streams.range(all).rev();
+        let mut runs = runs.map(|(stream, it)| (stream.run, it.head()));
+        runs.find(|(_, events)| *events > 0)
     }
 
     /// Returns the operations of a stream up to an event that the site still has.
@@ -222,6 +267,7 @@ mod tests {
             operation: None,
             context: Context::default(),
             cast: None,
+            previous: None,
         })
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use golden::judge;
 use solera_consensus::{CastId, Message as Agreement, Part as AgreementPart, Slot};
 use solera_creek::{
-    Cast, Context, Digest, Message, OperationId, PROTOCOL, Part, Record, Request, Rest, StreamId,
+    Context, Digest, Message, OperationId, PROTOCOL, Part, Record, Request, Rest, StreamId,
 };
 use solera_machine::Wire;
 use solera_time::{SiteId, Timestamp};
@@ -67,14 +67,13 @@ fn context() -> Context {
 fn weak() -> Arc<Request<Operation>> {
     let operation = Some("add 1".to_owned());
     let (id, timestamp, context) = (STREAM.at(8), Timestamp(1 << 40), Context::default());
-    Arc::new(Request { id, timestamp, operation, context, cast: None })
+    Arc::new(Request { id, timestamp, operation, context, cast: None, previous: None })
 }
 
 fn strong() -> Arc<Request<Operation>> {
     let context = context();
-    let cast = Some(Cast { number: 3, after: Some((299, 7)) });
     let (id, timestamp) = (STREAM.at(401), Timestamp(1 << 41));
-    Arc::new(Request { id, timestamp, operation: None, context, cast })
+    Arc::new(Request { id, timestamp, operation: None, context, cast: Some(3), previous: None })
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use solera_creek::{
-    Access, Cast, Command, Config, Context, Creek, Event, Level, Message, OperationId, Output,
+    Access, Command, Config, Context, Creek, Event, Level, Message, OperationId, Output,
     Procedures, Record, Recovery, Request, Response, StreamId, Tentative,
 };
 use solera_machine::{Address, Input, Machine, Now, OfProtocol, RarePath, RequestId, Topology};
@@ -223,8 +223,7 @@ fn request(
 ) -> Request<Letters> {
     let id = OperationId { site: SiteId(1), run, event };
     let operation = Some(Letters::Append('f'));
-    let cast = cast.map(|number| Cast { number, after: None });
-    Request { id, timestamp: Timestamp(timestamp), operation, context, cast }
+    Request { id, timestamp: Timestamp(timestamp), operation, context, cast, previous: None }
 }
 
 fn weak(run: u64, event: u64, timestamp: u64) -> Request<Letters> {

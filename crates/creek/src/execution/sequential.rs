@@ -161,6 +161,7 @@ mod tests {
             operation: Some(event),
             context: Context::default(),
             cast: None,
+            previous: None,
         })
     }
 

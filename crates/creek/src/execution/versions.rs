@@ -417,7 +417,14 @@ mod tests {
         let operation = (some(random), some(random), random.below(50));
         let timestamp = Timestamp(event + random.below(12));
         let operation = (random.below(9) > 0).then_some(operation);
-        Arc::new(Request { id, timestamp, operation, context: Context::default(), cast: None })
+        Arc::new(Request {
+            id,
+            timestamp,
+            operation,
+            context: Context::default(),
+            cast: None,
+            previous: None,
+        })
     }
 
     /// Changes an order at random, and compares the last responses with a sequential execution of
