@@ -29,7 +29,7 @@ use self::procedures::{Key, Lists};
 
 /// Time with faults, and most time until rest, in milliseconds.
 const FAULTY: u64 = 2_000;
-const REST: u64 = 6_000;
+const REST: u64 = 20_000;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
