@@ -96,7 +96,12 @@ impl<B: Clone> Participant<B> {
     /// Sends a candidate's request to the other members, or repeats it.
     fn ask(&mut self, step: &mut Step<'_, B>, request: Request) {
         match request {
-            Request::Support(ballot) => step.send_others(Message::Canvass { ballot }),
+            Request::Support(ballot) => {
+                step.send_others(Message::Canvass { ballot });
+                // Without a leader, another member may still know more decisions.
+                let after = self.state.log.decided;
+                step.send_others(Message::Ask { after });
+            }
             Request::Promise(ballot) => {
                 for site in step.electors.others(step.me()) {
                     self.ask_for_promise(step, site, ballot);

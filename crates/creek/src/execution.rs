@@ -69,7 +69,7 @@ impl<P: Procedures> Execution<P> {
         Execution { procedures, state, executions: 0 }
     }
 
-    /// Notes that the order contains another operation. Returns whether operations after it were
+    /// Notes that the order contains another operation. Returns whether the operation after it was
     /// executed.
     pub(crate) fn insert(
         &mut self,

@@ -42,8 +42,8 @@
 //!   Otherwise a weak operation could be committed before another one that its client had seen.
 //! - An operation whose context is incomplete is not tentative yet (§4.1; Alg. 1 l. 31 adds it at
 //!   once).
-//! - Strong operations of a site keep their order across a restart: the first one of a run names
-//!   the last one before it.
+//! - Sites deliver the runs of a site in order, and strong operations keep their order across a
+//!   restart.
 //! - An invoked weak operation is executed on what the site knew at the invocation, so that the
 //!   replies to weak operations see each other in no circle (§4.3 mentions circular causality).
 //! - A client gets one tentative response and, if it requests them, those of later executions that
@@ -51,9 +51,11 @@
 //!
 //! # What is missing
 //! Operations are executed one after another. The members do not change: a site that fails for good
-//! keeps others from removing operations that it may lack, and an operation whose context only
-//! failed sites had waits for ever. Machines do not compare their digests. No space uses this
-//! protocol yet.
+//! keeps others from removing operations that it may lack, and an operation whose context, or an
+//! earlier run of whose site, only failed sites had waits for ever. A context has a range for each
+//! strong operation between weak ones that is undecided, and one for each former run, so contexts
+//! grow in a long partition. A forged timestamp at the end of time keeps the tentative list from
+//! becoming empty. Machines do not compare their digests. No space uses this protocol yet.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -31,7 +31,7 @@ pub enum Record<O> {
 /// A part of a checkpoint. All parts hold the state at the time of the first one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Part<O, V> {
-    /// Everything but lists that can be long. It comes first.
+    /// Everything but operations and registers. It comes first.
     Rest(Box<Rest>),
     /// Registers after the final operations.
     Registers(Vec<(RegisterKey, V)>),
@@ -43,7 +43,7 @@ pub enum Part<O, V> {
     Consensus(solera_consensus::Part),
 }
 
-/// State that is always short.
+/// State whose size depends on the numbers of streams and of gaps in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
     /// Number of the run.

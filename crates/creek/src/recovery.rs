@@ -107,6 +107,9 @@ impl<P: Procedures> Recovery<P> {
         self.place_kept();
         let replica = &mut self.machine.replica;
         while replica.poll_output().is_some() {}
+        // What is committed need not be proposed.
+        let undecided = &replica.undecided;
+        replica.learned.retain(|cast| undecided.contains_key(cast));
         replica.start();
         self.machine
     }

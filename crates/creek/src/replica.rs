@@ -45,10 +45,11 @@ pub(crate) struct Replica<P: Procedures> {
     pub(crate) causal: Context,
     pub(crate) order: Order<P::Operation>,
     pub(crate) execution: Execution<P>,
-    /// Operations that are not tentative yet, by an operation of their context that is missing.
+    /// Operations that are not tentative yet, by an operation of their context that is missing: the
+    /// last one of its stream, if that is missing.
     waiting: BTreeMap<OperationId, Vec<Arc<Request<P::Operation>>>>,
     /// Strong operations that are not committed.
-    undecided: BTreeMap<CastId, Arc<Request<P::Operation>>>,
+    pub(crate) undecided: BTreeMap<CastId, Arc<Request<P::Operation>>>,
     /// Number of committed casts of each run, all of which precede those that are not committed.
     pub(crate) casts: BTreeMap<StreamId, u64>,
     pub(crate) digest: Digest,
@@ -73,7 +74,7 @@ pub(crate) struct Replica<P: Procedures> {
     next_tick: Option<Monotonic>,
     out: VecDeque<Output<P>>,
     /// Casts whose operations are new here, for the conditional atomic broadcast.
-    learned: Vec<CastId>,
+    pub(crate) learned: Vec<CastId>,
     /// Whether predicates may have become true.
     advanced: bool,
 }
@@ -310,7 +311,11 @@ impl<P: Procedures> Replica<P> {
         let missing = self.causal.first_missing(&request.context);
         if let Some(missing) = missing.filter(|_| self.config.has(Rule::WaitForContext)) {
             self.rare(rare::WAITS);
-            self.waiting.entry(missing).or_default().push(request);
+            // Streams arrive in order, so the last event that is needed of this one comes last.
+            let last = request.context.heads().find(|(stream, _)| *stream == missing.stream());
+            let last = last.map(|(stream, event)| stream.at(event));
+            let last = last.filter(|id| !self.causal.contains(*id)).unwrap_or(missing);
+            self.waiting.entry(last).or_default().push(request);
             return None;
         }
         let id = request.id;

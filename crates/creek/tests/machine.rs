@@ -475,6 +475,54 @@ fn forged_operations_and_reports_change_nothing() {
 }
 
 #[test]
+fn section_1_sites_of_a_minority_converge() {
+    let mut cluster = Cluster::of(5, |_| {});
+    cluster.append(0, 's', Level::Strong);
+    // The operation reaches all sites, its proposal all but site 4, and acceptances sites 0 and 3.
+    let body = cluster.sent[0][4][0].clone();
+    (1..4).for_each(|to| cluster.deliver(0, to));
+    cluster.sent[0][4].clear();
+    cluster.give(0, 4, body);
+    [(1, 0), (2, 0), (1, 3), (2, 3)].into_iter().for_each(|(from, to)| cluster.deliver(from, to));
+    assert_eq!(cluster.finals(3).len(), 1);
+    // Site 3 has committed the operation, and its next one depends on it. Then sites 3 and 4 are
+    // cut off.
+    cluster.append(3, 'w', Level::Weak);
+    let cut = |cluster: &mut Cluster| {
+        for (from, to) in (0..5).flat_map(|from| (0..5).map(move |to| (from, to))) {
+            if (from < 3) != (to < 3) {
+                cluster.sent[from][to].clear();
+            }
+        }
+    };
+    for _ in 0..500 {
+        cluster.millis += 20;
+        (0..5).for_each(|site| cluster.tick(site));
+        cut(&mut cluster);
+        cluster.delay();
+        cut(&mut cluster);
+    }
+    let read = cluster.invoke(4, Letters::Read, Level::Weak, false);
+    assert_eq!(text(cluster.replies_to(read)[0]), "sw");
+}
+
+#[test]
+fn a_run_is_delivered_after_the_earlier_runs_of_its_site() {
+    let mut cluster = Cluster::new(|_| {});
+    cluster.append(2, 'a', Level::Strong);
+    // Nobody receives the operation before the site restarts.
+    cluster.sent[2] = vec![VecDeque::new(); SITES];
+    cluster.restart(2);
+    cluster.append(2, 'b', Level::Strong);
+    cluster.deliver(2, 0);
+    let read = cluster.invoke(0, Letters::Read, Level::Weak, false);
+    assert_eq!(text(cluster.replies_to(read)[0]), "");
+    cluster.rest();
+    let read = cluster.invoke(0, Letters::Read, Level::Weak, false);
+    assert_eq!(text(cluster.replies_to(read)[0]), "ab");
+}
+
+#[test]
 fn invalid_messages_are_rejected() {
     let valid = |message: &Message<Letters>, from, to| message.validate(from, to, &topology());
     let good = operations(vec![weak(1, 2, 9), weak(1, 3, 9)]);
@@ -495,6 +543,8 @@ fn invalid_messages_are_rejected() {
         vec![weak(1, u64::MAX, 9), weak(1, 1, 9)],
         vec![request(1, 2, 9, on_itself)],
         vec![request(1, 2, 9, without_number)],
+        vec![Request { previous: Some((1, 1)), ..weak(1, 1, 9) }],
+        vec![Request { previous: Some((1, 1)), ..weak(2, 2, 9) }],
         vec![far],
     ] {
         assert!(!valid(&operations(bad), site(1), site(0)));

@@ -139,12 +139,12 @@ impl<P: Procedures> Versions<P> {
         }
     }
 
-    /// Adds an operation. Returns whether operations after it were executed.
+    /// Adds an operation. Returns whether the operation after it was executed.
     pub(crate) fn insert(&mut self, place: Place, request: Arc<Request<P::Operation>>) -> bool {
         self.operations.insert(place, Operation { request, executed: None });
         self.stale.insert(place);
         let mut after = self.operations.range((Bound::Excluded(place), Bound::Unbounded));
-        after.any(|(_, operation)| operation.executed.is_some())
+        after.next().is_some_and(|(_, operation)| operation.executed.is_some())
     }
 
     /// Moves operations to other places, in this order. The new places are before those of all

@@ -106,7 +106,10 @@ impl<P: Procedures> Replica<P> {
 
     /// Executes the operations that only read. All others must be executed in order.
     pub(super) fn answer_reads(&mut self) {
-        while let Some((request, operation)) = self.reads.pop_front() {
+        while self.left > 0
+            && let Some((request, operation)) = self.reads.pop_front()
+        {
+            self.left -= 1;
             self.unanswered -= 1;
             let response = self.execution.read(&operation);
             let claim = self.claim(None);

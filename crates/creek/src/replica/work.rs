@@ -38,7 +38,10 @@ impl<P: Procedures> Replica<P> {
                     self.make_final();
                 }
                 Progress::Idle if self.reads.is_empty() => break,
-                Progress::Idle => self.answer_reads(),
+                Progress::Idle => {
+                    self.answer_reads();
+                    continue;
+                }
             }
             self.left -= 1;
         }
