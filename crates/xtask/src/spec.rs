@@ -289,7 +289,7 @@ mod tests {
         let texts = tree::texts(&root, "docs/spec");
         let pages = texts.iter().filter(|text| text.has_extension("md"));
         let pages: Vec<Page> = pages.filter_map(|text| Page::read(text).0).collect();
-        assert_eq!(pages.len(), 4);
+        assert_eq!(pages.len(), 5);
         for page in pages {
             assert!(page.homes.iter().all(|home| root.join(home).is_dir()), "{:?}", page.homes);
             assert!(!page.homes.is_empty() && page.sections.len() > 1, "{page:?}");

@@ -408,7 +408,7 @@ mod tests {
             ),
             (
                 "strong = ['GET', 'MGET', 'SET']\nconflicts = [['GET', 'MGET']]",
-                "line 6: space 'x': GET changes nothing, so that its order with itself",
+                "line 6: space 'x': GET changes nothing, so that the order of two of them",
             ),
             ("strong = ['GET']", "line 5: space 'x': GET is strong and conflicts with nothing"),
             ("strong = 'SET'", "s.toml, line 5: strong is a list: ['SET']"),
