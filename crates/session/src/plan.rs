@@ -152,6 +152,7 @@ pub(crate) fn single(id: CommandId, arguments: &Arguments<'_>) -> Result<Option<
         CommandId::Decrby => counters::decrement(arguments)?,
         CommandId::SoleraTake => Op::IncrBy(-i64::from(counters::taken(arguments)?)),
         CommandId::SoleraGrow => Op::IncrBy(counters::grown(arguments)?),
+        CommandId::Exists if arguments.len() == 2 => Op::Exists,
         CommandId::Type => Op::Type,
         CommandId::Sadd => Op::SetAdd(values(2)),
         CommandId::Srem => Op::SetRemove(values(2)),

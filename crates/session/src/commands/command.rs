@@ -182,18 +182,15 @@ fn document_arguments(arguments: &[Argument], out: &mut Writer) {
             .into_iter()
             .filter_map(|(flag, holds)| holds.then_some(flag))
             .collect();
-        let fields = match &argument.kind {
-            // Clients show a token as it is, and a value by its name for display.
-            ArgumentKind::Token(word) => ("pure-token", vec![("name", *word), ("token", *word)]),
-            ArgumentKind::Value(word) => ("string", vec![("name", *word), ("display_text", *word)]),
-            ArgumentKind::Block(_) => ("block", vec![("name", "block")]),
+        // Clients show a token as it is, and a value by its name for display.
+        let (kind, words, inner): (_, &[(&str, &str)], _) = match &argument.kind {
+            ArgumentKind::Token(word) => ("pure-token", &[("name", *word), ("token", *word)], None),
+            ArgumentKind::Value(word) => {
+                ("string", &[("name", *word), ("display_text", *word)], None)
+            }
+            ArgumentKind::Block(inner) => ("block", &[("name", "block")], Some(inner)),
         };
-        let (kind, mut fields) = fields;
-        fields.push(("type", kind));
-        let inner = match &argument.kind {
-            ArgumentKind::Block(inner) => Some(inner),
-            ArgumentKind::Token(_) | ArgumentKind::Value(_) => None,
-        };
+        let fields = [words, &[("type", kind)]].concat();
         out.map(fields.len() + usize::from(!flags.is_empty()) + usize::from(inner.is_some()));
         strings(out, &fields);
         if !flags.is_empty() {

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use solera_commands::{Command as Described, CommandId, Unit, lookup};
+use solera_commands::{Command as Described, Unit, lookup};
 use solera_config::ClusterSpec;
 use solera_data::Op;
 use solera_levels::Level;
@@ -106,15 +106,13 @@ fn operation<'a>(
     };
     let command = lookup(name).filter(|it| it.has_flag("readonly")).ok_or_else(refused)?;
     command.check_arity(ranges.len())?;
-    let op = match command.id {
-        CommandId::Exists if ranges.len() == 2 => Some(Op::Exists),
-        id => plan::single(id, &Arguments::new(&buffer, &ranges))?,
-    };
+    let op = plan::single(command.id, &Arguments::new(&buffer, &ranges))?;
     Ok((command, op.ok_or_else(refused)?))
 }
 
 #[cfg(test)]
 mod tests {
+    use solera_commands::CommandId;
     use solera_data::Value;
 
     use super::super::request::testing::{parse, rejects};
