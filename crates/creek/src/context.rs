@@ -84,6 +84,12 @@ impl Context {
         self.streams.is_empty()
     }
 
+    /// Returns the greatest event of a stream.
+    pub(crate) fn last(&self, stream: StreamId) -> Option<OperationId> {
+        let (_, event) = self.streams.get(&stream)?.ranges.last()?;
+        Some(stream.at(*event))
+    }
+
     /// Returns the greatest event of each stream, in the order of streams.
     pub fn heads(&self) -> impl Iterator<Item = (StreamId, u64)> + '_ {
         let last = |ranges: &Ranges| ranges.ranges.last().map(|(_, last)| *last);

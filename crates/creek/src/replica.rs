@@ -312,8 +312,7 @@ impl<P: Procedures> Replica<P> {
         if let Some(missing) = missing.filter(|_| self.config.has(Rule::WaitForContext)) {
             self.rare(rare::WAITS);
             // Streams arrive in order, so the last event that is needed of this one comes last.
-            let last = request.context.heads().find(|(stream, _)| *stream == missing.stream());
-            let last = last.map(|(stream, event)| stream.at(event));
+            let last = request.context.last(missing.stream());
             let last = last.filter(|id| !self.causal.contains(*id)).unwrap_or(missing);
             self.waiting.entry(last).or_default().push(request);
             return None;

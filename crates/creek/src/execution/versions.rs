@@ -151,7 +151,7 @@ impl<P: Procedures> Versions<P> {
     /// operations that do not move, and after those of committed ones. An operation that has no
     /// place yet gets one.
     pub(crate) fn relocate(&mut self, moves: &[Relocation<P>]) -> Moved {
-        let mut affected = BTreeSet::new();
+        let mut affected: BTreeSet<(Place, Name)> = BTreeSet::new();
         let mut moved = Moved::Nothing;
         for (from, to, request) in moves {
             let Some(operation) = self.operations.remove(from) else {
@@ -169,28 +169,8 @@ impl<P: Procedures> Versions<P> {
                     if jumps || moved == Moved::Reordered { Moved::Reordered } else { Moved::Kept };
             }
             if let Some(executed) = &operation.executed {
-                for name in &executed.writes {
-                    let Some(register) = self.registers.get_mut(name) else { continue };
-                    if jumps {
-                        let readers = register.readers_of(*from);
-                        affected.extend(readers.map(|reader| (reader, Arc::clone(name))));
-                    }
-                    if let Some(version) = register.versions.remove(from) {
-                        register.versions.insert(*to, version);
-                    }
-                    if jumps {
-                        let readers = register.readers_of(*to);
-                        affected.extend(readers.map(|reader| (reader, Arc::clone(name))));
-                    }
-                }
-                for name in executed.reads.keys() {
-                    let Some(register) = self.registers.get_mut(name) else { continue };
-                    register.readers.remove(from);
-                    register.readers.insert(*to);
-                    if jumps {
-                        affected.insert((*to, Arc::clone(name)));
-                    }
-                }
+                let affected = jumps.then_some(&mut affected);
+                self.move_execution(executed, (*from, *to), affected);
             }
             self.operations.insert(*to, operation);
             // Readers that are listed by a former place are listed again by the present one.
@@ -205,6 +185,36 @@ impl<P: Procedures> Versions<P> {
             affected.into_iter().for_each(|(reader, name)| self.check(reader, &name));
         }
         moved
+    }
+
+    /// Moves the versions and reads of an execution to another place. Adds to `affected` who may
+    /// read another value of which register then.
+    fn move_execution(
+        &mut self,
+        executed: &Execution<P>,
+        (from, to): (Place, Place),
+        mut affected: Option<&mut BTreeSet<(Place, Name)>>,
+    ) {
+        for name in &executed.writes {
+            let Some(register) = self.registers.get_mut(name) else { continue };
+            if let Some(affected) = &mut affected {
+                affected.extend(register.readers_of(from).map(|it| (it, Arc::clone(name))));
+            }
+            if let Some(version) = register.versions.remove(&from) {
+                register.versions.insert(to, version);
+            }
+            if let Some(affected) = &mut affected {
+                affected.extend(register.readers_of(to).map(|it| (it, Arc::clone(name))));
+            }
+        }
+        for name in executed.reads.keys() {
+            let Some(register) = self.registers.get_mut(name) else { continue };
+            register.readers.remove(&from);
+            register.readers.insert(to);
+            if let Some(affected) = &mut affected {
+                affected.insert((to, Arc::clone(name)));
+            }
+        }
     }
 
     /// Marks an operation as stale if it would read another value of a register now.
