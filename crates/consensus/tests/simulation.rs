@@ -1,9 +1,12 @@
 //! Seeds of simulated members, and a trap for each rule.
 
+#[path = "../../machine/testing/seeds.rs"]
+mod seeds;
 mod world;
 
 use std::collections::BTreeMap;
 
+use seeds::seeds;
 use solera_consensus::{RARE_PATHS, Rule};
 use solera_random::Random;
 use world::{Report, Shape, World};
@@ -22,13 +25,6 @@ fn shape(seed: u64, without: Option<Rule>) -> Shape {
         changes: random.below(2) == 0,
         without,
     }
-}
-
-/// Returns the seeds of a test: those of `SEEDS=from..to`, or the given ones.
-fn seeds(fixed: impl Iterator<Item = u64>) -> Vec<u64> {
-    let Ok(given) = std::env::var("SEEDS") else { return fixed.collect() };
-    let (from, to) = given.split_once("..").expect("SEEDS=FROM..TO");
-    (from.parse().unwrap()..to.parse().unwrap()).collect()
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Seeds of simulated sites, and a trap for each rule.
 
+#[path = "../../machine/testing/seeds.rs"]
+mod seeds;
 mod world;
 
 use std::collections::BTreeMap;
 
+use seeds::seeds;
 use solera_creek::{RARE_PATHS, Rule};
 use world::{Shape, World};
 
@@ -17,13 +20,6 @@ fn shape(seed: u64) -> Shape {
         ambush: sites == 5 && seed % 8 == 7,
         without: None,
     }
-}
-
-/// Returns the seeds of a test: those of `SEEDS=from..to`, or a fixed range.
-fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let Ok(given) = std::env::var("SEEDS") else { return fixed };
-    let (from, to) = given.split_once("..").expect("SEEDS=FROM..TO");
-    from.parse().unwrap()..to.parse().unwrap()
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Random sessions over workers of several sites, under faults, judged by the checker of PC-PSI.
 
+#[path = "../../machine/testing/seeds.rs"]
+mod seeds;
 mod world;
 
 use solera_occult::{LockScope, Rule, Scheme};
 
+use seeds::seeds;
 use world::{Report, Shape, World};
 
 const SCHEMES: [Scheme; 4] =
@@ -39,13 +42,6 @@ fn judge(seed: u64, shape: Shape) -> Report {
     assert!(violations.is_empty(), "seed {seed} ({shape:?}):\n{}", violations.join("\n"));
     assert!(report.unfinished.is_empty(), "seed {seed} ({shape:?}): {:?}", report.unfinished);
     report
-}
-
-/// The range of seeds: `SEEDS=from..to`, or the usual one.
-fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let Ok(range) = std::env::var("SEEDS") else { return usual };
-    let (from, to) = range.split_once("..").expect("SEEDS=from..to");
-    from.parse().unwrap()..to.parse().unwrap()
 }
 
 /// PC-PSI (§6.1) of single operations (§4.3) and of transactions (§6.2).

@@ -1,9 +1,12 @@
 //! Seeds of simulated clusters, and a trap for each rule.
 
+#[path = "../../machine/testing/seeds.rs"]
+mod seeds;
 mod world;
 
 use std::collections::BTreeMap;
 
+use seeds::seeds;
 use solera_reservations::{RARE_PATHS, Rule};
 use world::{LOWER_PREFIX, Report, SPENT, Shape, World};
 
@@ -20,13 +23,6 @@ fn shape(seed: u64) -> Shape {
         long_leases: seed % 7 == 6,
         without: None,
     }
-}
-
-/// Returns the seeds of a test: those of `SEEDS=from..to`, or a fixed range.
-fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let Ok(given) = std::env::var("SEEDS") else { return fixed };
-    let (from, to) = given.split_once("..").expect("SEEDS=FROM..TO");
-    from.parse().unwrap()..to.parse().unwrap()
 }
 
 fn removes(seed: u64) -> bool {

@@ -1,20 +1,18 @@
 //! `creek` in every world that it may be in, beside UniStore: what its sessions try, the rare paths
 //! that they reach, and rules whose absence the checks detect.
 
+#[path = "../../machine/testing/seeds.rs"]
+mod seeds;
+
+use seeds::seeds;
 use solera_creek::Rule;
 use solera_sim::{Scenario, Tally, Trace, Violation, run};
 
-/// Runs seeds, which must be clean, and returns their counts: those of `SEEDS=FROM..TO`, or some.
+/// Runs seeds, which must be clean, and returns their counts.
 fn tally(scenario: impl Fn(u64) -> Scenario, usual: impl IntoIterator<Item = u64>) -> Tally {
-    let given = std::env::var("SEEDS").ok();
-    let given = given.as_ref().map(|it| it.split_once("..").expect("SEEDS=FROM..TO"));
-    let seeds: Vec<u64> = match given {
-        Some((from, to)) => (from.parse().unwrap()..to.parse().unwrap()).collect(),
-        None => usual.into_iter().collect(),
-    };
     let mut tally = Tally::default();
     let mut failed = Vec::new();
-    for seed in seeds {
+    for seed in seeds(usual) {
         let report = run(&scenario(seed).with_speculation(), Trace::off());
         if let Some(violation) = report.violations.first() {
             println!("seed {seed}: {violation}");

@@ -5,4 +5,5 @@ mod generated;
 mod legal;
 mod naive;
 mod notation;
+#[path = "../random/mod.rs"]
 mod random;

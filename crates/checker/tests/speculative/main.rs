@@ -7,6 +7,7 @@ mod model;
 mod mutations;
 mod notation;
 mod procedures;
+#[path = "../random/mod.rs"]
 mod random;
 mod rules;
 mod space;
