@@ -5,11 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use solera_commands::{CATEGORIES, Command, Unit};
-
-mod pattern;
-
-use pattern::{matches, meets};
+use solera_commands::{CATEGORIES, Command, Unit, lookup};
+use solera_data::Operation;
+use solera_data::pattern::{matches, meets};
 
 /// User of a connection before it authenticates.
 pub const DEFAULT_USER: &str = "default";
@@ -88,6 +86,11 @@ fn advice(text: &str) -> Option<&'static str> {
 const NO_CHANNELS: &str = "there are no channels, so leave it out";
 
 impl Keys {
+    /// Returns whether the user may read or write such keys as required.
+    fn suffice(&self, reads: bool, writes: bool) -> bool {
+        (self.read || !reads) && (self.write || !writes)
+    }
+
     fn parse(text: &str) -> Result<Keys, RuleError> {
         let marked = text.starts_with('~') || (text.starts_with('%') && text.contains('~'));
         if !marked && let Some(advice) = advice(text) {
@@ -298,22 +301,32 @@ impl User {
     }
 
     fn may_use(&self, key: &[u8], reads: bool, writes: bool) -> bool {
-        self.keys.iter().any(|keys| {
-            (keys.read || !reads) && (keys.write || !writes) && matches(&keys.pattern, key)
-        })
+        self.keys.iter().any(|keys| keys.suffice(reads, writes) && matches(&keys.pattern, key))
     }
 
     /// Returns whether the user may use some key with this prefix in the way that a command does.
     pub fn may_use_some(&self, start: &[u8], command: &Command) -> bool {
         let (reads, writes) = (command.reads_keys(), command.writes_keys());
-        self.keys.iter().any(|keys| {
-            (keys.read || !reads) && (keys.write || !writes) && meets(&keys.pattern, start)
-        })
+        self.keys.iter().any(|keys| keys.suffice(reads, writes) && meets(&keys.pattern, start))
     }
 
     /// Returns whether the user may use a key in the way that a command does.
     pub fn may_use_for(&self, key: &[u8], command: &Command) -> bool {
         self.may_use(key, command.reads_keys(), command.writes_keys())
+    }
+
+    /// Returns the patterns of keys, each with the kinds of operations that the user may execute on
+    /// such keys, as bits ([`Operation::bit`]).
+    pub fn operations(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        let commands =
+            Operation::ALL.map(|operation| (operation, lookup(operation.name().as_bytes())));
+        self.keys.iter().map(move |keys| {
+            let may = |(operation, command): &(Operation, Option<&Command>)| {
+                let command = command.filter(|command| self.may_run(command.name))?;
+                keys.suffice(command.reads_keys(), command.writes_keys()).then(|| operation.bit())
+            };
+            (&*keys.pattern, commands.iter().filter_map(may).fold(0, |all, bit| all | bit))
+        })
     }
 
     /// Returns whether the user may run a command on a key, regardless of its other arguments.
@@ -424,6 +437,26 @@ mod tests {
 
     fn no(command: &str) -> Result<(), Denied> {
         Err(Denied::Command(command.to_owned()))
+    }
+
+    #[test]
+    fn operations_are_those_that_the_commands_permit() {
+        let user = user(&["+@all", "-sadd"], &["%R~a:*", "%W~b:*", "%RW~*:c", "d"]);
+        for operation in Operation::ALL {
+            let command = lookup(operation.name().as_bytes());
+            for key in [&b"a:1"[..], b"b:1", b"a:c", b"d", b"e"] {
+                let allowed = command.is_some_and(|command| {
+                    user.may_run(command.name) && user.may_use_for(key, command)
+                });
+                let listed = user.operations().any(|(pattern, operations)| {
+                    matches(pattern, key) && operations & operation.bit() != 0
+                });
+                assert_eq!(listed, allowed, "{operation:?} {}", key.escape_ascii());
+            }
+        }
+        let all = user.operations().fold(0, |all, (_, operations)| all | operations);
+        assert_eq!(all & Operation::SetAdd.bit(), 0);
+        assert_ne!(all & Operation::Add.bit(), 0);
     }
 
     #[test]

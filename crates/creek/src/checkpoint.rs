@@ -7,12 +7,16 @@ use crate::object::Procedures;
 use crate::record::{Part, Rest};
 use crate::replica::{Consensus, Replica};
 
+/// A part of a checkpoint of a machine with `P` as operations.
+pub(crate) type PartOf<P> =
+    Part<<P as Procedures>::Operation, <P as Procedures>::Value, <P as Procedures>::Response>;
+
 /// Progress of a checkpoint.
 ///
 /// The state is copied when the first part is written, and the parts are then written one by one.
 /// The copy takes one step and the memory of the data until the checkpoint is complete.
 pub struct Checkpoint<P: Procedures> {
-    parts: Option<VecDeque<Part<P::Operation, P::Value>>>,
+    parts: Option<VecDeque<PartOf<P>>>,
 }
 
 impl<P: Procedures> Default for Checkpoint<P> {
@@ -39,7 +43,7 @@ impl<P: Procedures> Checkpoint<P> {
         replica: &Replica<P>,
         consensus: &Consensus<P>,
         keys: usize,
-    ) -> Option<Part<P::Operation, P::Value>> {
+    ) -> Option<PartOf<P>> {
         self.parts.get_or_insert_with(|| parts(replica, consensus, keys.max(1))).pop_front()
     }
 }
@@ -48,7 +52,7 @@ fn parts<P: Procedures>(
     replica: &Replica<P>,
     consensus: &Consensus<P>,
     keys: usize,
-) -> VecDeque<Part<P::Operation, P::Value>> {
+) -> VecDeque<PartOf<P>> {
     let tentative = replica.order.tentative();
     let rest = Rest {
         run: replica.run,
@@ -67,6 +71,8 @@ fn parts<P: Procedures>(
     parts.extend(kept.chunks(keys).map(|some| Part::Kept(some.to_vec())));
     let committed: Vec<_> = replica.order.committed().iter().cloned().collect();
     parts.extend(committed.chunks(keys).map(|some| Part::Committed(some.to_vec())));
+    let history: Vec<_> = replica.history.iter().cloned().collect();
+    parts.extend(history.chunks(keys).map(|some| Part::History(some.to_vec())));
     let mut progress = solera_consensus::Checkpoint::default();
     let agreed = std::iter::from_fn(|| consensus.next_part(&mut progress, keys));
     parts.extend(agreed.map(Part::Consensus));

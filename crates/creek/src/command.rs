@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::OperationId;
+use crate::past::Past;
 
 /// Level of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Level {
     /// The first execution answers.
     Weak,
@@ -13,16 +14,46 @@ pub enum Level {
     Strong,
 }
 
-/// Invokes an operation (Creek Alg. 1 l. 15).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command<O> {
-    /// The operation.
-    pub operation: O,
-    /// Its level.
-    pub level: Level,
-    /// Whether the client wants all responses: those of later executions where they differ, and the
-    /// stable one of a weak operation too.
-    pub track: bool,
+/// A command of a client, on operations `O` with responses `R`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command<O, R> {
+    /// Invokes an operation (Creek Alg. 1 l. 15).
+    Invoke {
+        /// The operation.
+        operation: O,
+        /// Its level.
+        level: Level,
+        /// Whether the client wants all responses: those of later executions where they differ, and
+        /// the stable one of a weak operation too.
+        track: bool,
+    },
+    /// Awaits the stable response to an operation of any site. It is [`Response::Stable`], or
+    /// [`Response::Forgotten`] if the site keeps the response no longer. A site that does not know
+    /// the operation waits for it.
+    Await {
+        /// The operation.
+        id: OperationId,
+    },
+    /// Awaits the next response to an operation of any site: [`Response::Revised`] with a tentative
+    /// one that differs from the last one that the client has seen, or what `Await` returns.
+    Follow {
+        /// The operation.
+        id: OperationId,
+        /// What the client has seen; `None` if it has seen no response.
+        seen: Option<R>,
+    },
+    /// Waits until the site has delivered all operations of a past: they are tentative or
+    /// committed here. The response is [`Response::Reached`].
+    Attach {
+        /// The past.
+        past: Past,
+    },
+    /// Waits until all operations of a past are final here. The response is
+    /// [`Response::Reached`].
+    Barrier {
+        /// The past.
+        past: Past,
+    },
 }
 
 /// The operations that a site has executed before another one.
@@ -35,7 +66,7 @@ pub struct Claim {
 }
 
 /// A response to a client.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Response<R> {
     /// Response of the first execution (Creek Alg. 1 l. 67, l. 71).
     Tentative(Tentative<R>),
@@ -52,10 +83,18 @@ pub enum Response<R> {
     },
     /// The operation has not been and will not be executed, because the tentative list is full.
     Busy,
+    /// The operation is final, and the site keeps no response to it: it is not among the last
+    /// [`Limits::history`](crate::Limits::history) ones, or it has no effect.
+    Forgotten {
+        /// The operation.
+        id: OperationId,
+    },
+    /// The site has reached the past.
+    Reached,
 }
 
 /// A response that may differ from the final one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tentative<R> {
     /// The operation; `None` for a weak one that only reads, which no other site executes.
     pub id: Option<OperationId>,

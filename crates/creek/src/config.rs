@@ -48,6 +48,10 @@ pub enum Rule {
     ValidateAbsence,
     /// Reads are compared when a commit has changed the order of operations.
     ValidateMoves,
+    /// A past is delivered where its operations are in the order, not where they are received.
+    AttachInOrder,
+    /// A barrier waits until its past is delivered.
+    BarrierDelivered,
     /// A site commits weak operations when clients invoke no strong ones (§4.4).
     Settle,
 }
@@ -80,7 +84,7 @@ pub struct Limits {
     /// Length of the tentative list at which the machine refuses operations of clients. At half of
     /// it, the leader commits the list.
     pub tentative: usize,
-    /// Number of final operations that the machine remembers by id.
+    /// Number of final operations that the machine keeps, with their responses.
     pub history: usize,
 }
 

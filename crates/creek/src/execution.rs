@@ -37,7 +37,7 @@ pub(crate) enum Progress<P: Procedures> {
     Executed {
         request: Arc<Request<P::Operation>>,
         /// `None` for an operation without effect.
-        response: Option<P::Response>,
+        response: Option<Arc<P::Response>>,
         /// Whether this execution replaces another one.
         again: bool,
     },
@@ -47,7 +47,7 @@ pub(crate) enum Progress<P: Procedures> {
 
 /// An executed operation with its response; `None` for an operation without effect.
 pub(crate) type Executed<P> =
-    (Arc<Request<<P as Procedures>::Operation>>, Option<<P as Procedures>::Response>);
+    (Arc<Request<<P as Procedures>::Operation>>, Option<Arc<<P as Procedures>::Response>>);
 
 /// Effect of a commit on executed operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +139,14 @@ impl<P: Procedures> Execution<P> {
         match &self.state {
             State::Sequential(state) => state.final_registers(),
             State::Multiversion(state) => state.final_registers(),
+        }
+    }
+
+    /// Returns about the number of registers after the final operations, and their bytes.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        match &self.state {
+            State::Sequential(state) => state.size(),
+            State::Multiversion(state) => state.size(),
         }
     }
 

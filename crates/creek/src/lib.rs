@@ -19,15 +19,17 @@
 //! | `ids`, `request`, `context` | names of operations, operations with timestamps, causal contexts |
 //! | `streams` | reliable broadcast: what a site has of the operations of each run, and requests |
 //! | `order` | committed · tentative |
-//! | `object` | Alg. 2: registers, executions with undo logs; the interface of procedures |
-//! | `keys` | procedures that are lists of operations on keys |
+//! | `object`, `registers` | Alg. 2: registers, executions with undo logs; the interface of procedures |
 //! | `execution` | the interface of the two executors |
 //! | `execution::sequential` | Alg. 1: which operations are executed in order, and what is rolled back |
 //! | `execution::versions` | §4.4: versions of registers, and which operations read what has changed |
-//! | `digest` | digest of the final operations |
+//! | `finals`, `digest` | the last final operations, and the digest of all |
+//! | `past` | what a client has seen, as the last operation of each site |
+//! | `frontier` | how far the operations of each site have come |
 //! | `replica` | Alg. 1: invocation, delivery, commit |
 //! | `replica::work` | bounded steps; what an invoked operation is executed on |
 //! | `replica::replies` | responses to clients, with claims |
+//! | `replica::waits` | requests that wait for an operation or a past |
 //! | `replica::gossip` | exchange of streams; operations without effect that commit others |
 //! | `machine` | the machine: a replica with the conditional atomic broadcast |
 //! | `record`, `checkpoint`, `recovery` | what survives a restart |
@@ -86,7 +88,7 @@
 //! let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1, 1] });
 //! let mut site = Creek::new(Config::new(Address { site: SiteId(0), worker: 0 }, topology), Add);
 //! let now = Now { monotonic: Monotonic(0), physical: Physical(0) };
-//! let command = Command { operation: 5, level: Level::Weak, track: false };
+//! let command = Command::Invoke { operation: 5, level: Level::Weak, track: false };
 //! site.handle(now, Input::Client { request: RequestId(1), command });
 //! let replies = std::iter::from_fn(|| site.poll_output()).filter_map(|output| match output {
 //!     Output::<Add>::Reply { response: Response::Tentative(tentative), .. } => Some(tentative),
@@ -102,16 +104,19 @@ mod config;
 mod context;
 mod digest;
 mod execution;
+mod finals;
+mod frontier;
 mod ids;
-mod keys;
 mod machine;
 mod message;
 mod object;
 mod order;
+mod past;
 mod protocol;
 mod rare;
 mod record;
 mod recovery;
+mod registers;
 mod replica;
 mod request;
 mod streams;
@@ -121,11 +126,12 @@ pub use command::{Claim, Command, Level, Response, Tentative};
 pub use config::{Config, Executor, Limits, Rule, Timing};
 pub use context::Context;
 pub use digest::Digest;
+pub use finals::Final;
 pub use ids::{OperationId, StreamId};
-pub use keys::{KeyProcedures, KeyValue};
 pub use machine::{Creek, Status};
 pub use message::{Event, Message, Output};
 pub use object::{Access, Procedures, RegisterKey};
+pub use past::Past;
 pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Part, Record, Rest};

@@ -6,21 +6,26 @@ use std::sync::Arc;
 
 use solera_consensus::{CastId, Delivery, Member, Output as Agreed, Predicate};
 use solera_machine::{Machine, Now, codec};
-use solera_time::Monotonic;
+use solera_time::{Monotonic, SiteId};
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, PartOf};
 use crate::command::{Command, Response};
 use crate::config::Config;
 use crate::digest::Digest;
+use crate::finals::Final;
 use crate::ids::OperationId;
 use crate::message::{Event, Message, Output};
 use crate::object::Procedures;
-use crate::record::{Part, Record};
+use crate::past::Past;
+use crate::record::Record;
 use crate::replica::{Consensus, Replica};
 use crate::request::Request;
 
 /// Input of a machine.
 type Input<P> = solera_machine::InputOf<Creek<P>>;
+
+/// A final operation of a machine with `P` as operations.
+type FinalOf<P> = Final<<P as Procedures>::Operation, <P as Procedures>::Response>;
 
 /// The machine of one worker: one member of a space in which `P` are the operations.
 pub struct Creek<P: Procedures> {
@@ -41,6 +46,15 @@ pub struct Status {
     pub tentative: usize,
     /// Number of executions since the machine was started.
     pub executions: u64,
+    /// Number of operations that were invoked since the machine was started, were executed before
+    /// their place was final, and are final now.
+    pub predicted: u64,
+    /// Number of those whose first response was the stable one.
+    pub accurate: u64,
+    /// Number of registers.
+    pub registers: usize,
+    /// Estimate of the bytes of registers, and of the operations and responses that are kept.
+    pub bytes: usize,
     /// Number of operations that the site keeps for others, or because they are not committed.
     pub kept: usize,
 }
@@ -88,24 +102,73 @@ impl<P: Procedures> Creek<P> {
     /// Returns numbers of the machine.
     pub fn status(&self) -> Status {
         let replica = &self.replica;
+        let (kept, kept_bytes) = replica.streams.size();
+        let (registers, register_bytes) = replica.execution.size();
         Status {
             finals: replica.order.finals(),
             digest: replica.digest,
             committed: replica.order.finals() + replica.order.committed().len() as u64,
             tentative: replica.order.tentative_len(),
             executions: replica.execution.executions,
-            kept: replica.streams.kept().count(),
+            predicted: replica.predicted.0,
+            accurate: replica.predicted.1,
+            kept,
+            registers,
+            bytes: kept_bytes + register_bytes + replica.history.bytes(),
         }
     }
 
     /// Returns the last final operations, each with the digest of all operations up to it.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = (OperationId, Digest)> + '_ {
-        self.replica.history.iter().copied()
+        self.replica.history.iter().map(|it| (it.request.id, it.digest))
+    }
+
+    /// Returns what this site has delivered: the operations that are tentative or committed here.
+    /// Read it after an input, with the replies to that input, to get what they may have shown.
+    pub fn past(&self) -> Past {
+        self.replica.frontier.past()
+    }
+
+    /// Returns the number of sites, this one included, that are known to have stored all
+    /// operations of a past.
+    pub fn sites_with(&self, past: &Past) -> usize {
+        let streams = &self.replica.streams;
+        let others = self.replica.config.others().into_iter().map(Some);
+        let has = |site: &Option<SiteId>| past.lasts().all(|id| streams.has(*site, id));
+        others.chain([None]).filter(has).count()
+    }
+
+    /// Returns the position of the first operation in [`log`](Creek::log), from 1. Without one, it
+    /// is the position after the last final operation.
+    pub fn log_start(&self) -> u64 {
+        self.replica.history.first().unwrap_or(self.replica.order.finals() + 1)
+    }
+
+    /// Returns up to `count` final operations from a position on. Positions begin at 1; the site
+    /// keeps the last [`Limits::history`](crate::Limits::history) ones.
+    pub fn log(&self, from: u64, count: usize) -> impl Iterator<Item = &FinalOf<P>> {
+        self.replica.history.from(from).take(count)
+    }
+
+    /// Returns a final operation, if the site keeps it.
+    pub fn final_of(&self, id: OperationId) -> Option<&FinalOf<P>> {
+        self.replica.history.get(id)
+    }
+
+    /// Returns the operations that are in the order and not final, in order.
+    pub fn unstable(&self) -> impl Iterator<Item = &Arc<Request<P::Operation>>> {
+        let order = &self.replica.order;
+        order.committed().iter().chain(order.tentative())
     }
 
     /// Returns the value of a register after the final operations.
     pub fn final_registers(&self) -> Vec<(crate::RegisterKey, P::Value)> {
         self.replica.execution.final_registers()
+    }
+
+    /// Returns the site that leads the conditional atomic broadcast, as far as this one knows.
+    pub fn leader(&self) -> Option<SiteId> {
+        self.consensus.leader()
     }
 
     /// Returns whether this member leads the conditional atomic broadcast.
@@ -164,13 +227,13 @@ impl<P: Procedures> Creek<P> {
 
 impl<P: Procedures> Machine for Creek<P> {
     type Message = Message<P::Operation>;
-    type Command = Command<P::Operation>;
+    type Command = Command<P::Operation, P::Response>;
     type Response = Response<P::Response>;
     type Event = Event;
     type Job = Infallible;
     type Question = Infallible;
     type Answer = Infallible;
-    type Part = Part<P::Operation, P::Value>;
+    type Part = PartOf<P>;
     type Checkpoint = Checkpoint<P>;
 
     fn handle(&mut self, now: Now, input: Input<P>) {

@@ -6,6 +6,8 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::registers::Registers;
+
 /// Name of a register.
 pub type RegisterKey = Vec<u8>;
 
@@ -46,7 +48,7 @@ pub trait Access<V> {
 /// Registers and their values (Creek Alg. 2 l. 1).
 #[derive(Debug)]
 pub(crate) struct StateObject<V> {
-    registers: BTreeMap<RegisterKey, V>,
+    registers: Registers<RegisterKey, V>,
 }
 
 /// What the registers that an execution wrote contained before (Creek Alg. 2 l. 2, l. 4,
@@ -55,13 +57,13 @@ pub(crate) struct StateObject<V> {
 pub(crate) struct Undo<V>(BTreeMap<RegisterKey, Option<V>>);
 
 struct Execution<'a, V> {
-    registers: &'a mut BTreeMap<RegisterKey, V>,
+    registers: &'a mut Registers<RegisterKey, V>,
     undo: BTreeMap<RegisterKey, Option<V>>,
 }
 
-impl<V: Clone> Access<V> for Execution<'_, V> {
+impl<V: Clone + Serialize> Access<V> for Execution<'_, V> {
     fn read(&self, key: &[u8]) -> Option<V> {
-        self.registers.get(key).cloned()
+        self.registers.values().get(key).cloned()
     }
 
     fn write(&mut self, key: &[u8], value: Option<V>) {
@@ -75,9 +77,9 @@ impl<V: Clone> Access<V> for Execution<'_, V> {
     }
 }
 
-impl<V: Clone> StateObject<V> {
+impl<V: Clone + Serialize> StateObject<V> {
     pub(crate) fn new() -> StateObject<V> {
-        StateObject { registers: BTreeMap::new() }
+        StateObject { registers: Registers::new() }
     }
 
     /// Executes an operation (Creek Alg. 2 l. 3–14).
@@ -107,6 +109,10 @@ impl<V: Clone> StateObject<V> {
         };
     }
 
+    pub(crate) fn registers(&self) -> &Registers<RegisterKey, V> {
+        &self.registers
+    }
+
     /// Returns the registers as they were before executions, which are listed from the last one to
     /// the first.
     pub(crate) fn before<'a>(
@@ -118,7 +124,7 @@ impl<V: Clone> StateObject<V> {
     {
         let mut earlier = StateObject { registers: self.registers.clone() };
         executions.for_each(|undo| earlier.rollback(Undo(undo.0.clone())));
-        earlier.registers
+        earlier.registers.into_values()
     }
 }
 
@@ -172,11 +178,11 @@ mod tests {
                 if random.one_in(3) {
                     if let Some((before, undo)) = undone.pop() {
                         object.rollback(undo);
-                        assert_eq!(object.registers, before);
+                        assert_eq!(object.registers.values(), &before);
                     }
                     continue;
                 }
-                let before = object.registers.clone();
+                let before = object.registers.values().clone();
                 let count = random.below(5);
                 let swap =
                     |_| (random.below(4) as u8, (random.below(3) > 0).then(|| random.draw()));
@@ -189,9 +195,10 @@ mod tests {
             let undos = undone.iter().rev().map(|(_, undo)| undo);
             assert_eq!(
                 object.before(undos),
-                undone
-                    .first()
-                    .map_or_else(|| object.registers.clone(), |(before, _)| before.clone())
+                undone.first().map_or_else(
+                    || object.registers.values().clone(),
+                    |(before, _)| before.clone()
+                )
             );
         }
     }

@@ -27,6 +27,12 @@ solera_machine::rare_paths! {
     SLICED = "creek: executions were left for the next step";
     /// A later execution has another response.
     REVISED = "creek: a client received a revised response";
+    /// The next response to an operation differs from what a client has seen.
+    FOLLOWED = "creek: a client received the next response to an operation";
+    /// A barrier needs a commit.
+    BARRIER = "creek: an operation without effect committed the weak ones of barriers";
+    /// A past is not delivered, and a client waits for it.
+    BEHIND = "creek: a client waited for operations that its site lacked";
     /// The bound of the tentative list is reached.
     BUSY = "creek: an operation was refused because the tentative list is full";
     /// A promise contained operations that the site lacked.

@@ -9,6 +9,7 @@ use solera_time::Timestamp;
 
 use crate::context::Context;
 use crate::digest::Digest;
+use crate::finals::Final;
 use crate::ids::StreamId;
 use crate::object::RegisterKey;
 use crate::protocol::PROTOCOL;
@@ -30,7 +31,7 @@ pub enum Record<O> {
 
 /// A part of a checkpoint. All parts hold the state at the time of the first one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Part<O, V> {
+pub enum Part<O, V, R> {
     /// Everything but operations and registers. It comes first.
     Rest(Box<Rest>),
     /// Registers after the final operations.
@@ -41,6 +42,8 @@ pub enum Part<O, V> {
     Committed(Vec<Arc<Request<O>>>),
     /// A part of the conditional atomic broadcast.
     Consensus(solera_consensus::Part),
+    /// The last final operations, in order.
+    History(Vec<Final<O, R>>),
 }
 
 /// State whose size depends on the numbers of streams and of gaps in them.
@@ -80,7 +83,12 @@ impl<O: Serialize + DeserializeOwned> Record<O> {
     }
 }
 
-impl<O: Serialize + DeserializeOwned, V: Serialize + DeserializeOwned> Part<O, V> {
+impl<O, V, R> Part<O, V, R>
+where
+    O: Serialize + DeserializeOwned,
+    V: Serialize + DeserializeOwned,
+    R: Serialize + DeserializeOwned,
+{
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         PROTOCOL.append_record(self, bytes);
     }
@@ -89,7 +97,7 @@ impl<O: Serialize + DeserializeOwned, V: Serialize + DeserializeOwned> Part<O, V
     ///
     /// # Errors
     /// The bytes are no part of this protocol.
-    pub fn decode(bytes: &[u8]) -> Result<Part<O, V>, DecodeError> {
+    pub fn decode(bytes: &[u8]) -> Result<Part<O, V, R>, DecodeError> {
         Protocol::decode_record(KNOWN, bytes)
     }
 }

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use solera_time::SiteId;
+
+use crate::checkpoint::PartOf;
 use crate::config::Config;
 use crate::context::Context;
+use crate::ids::OperationId;
 use crate::machine::Creek;
 use crate::object::Procedures;
 use crate::record::{Part, Record};
@@ -37,7 +41,7 @@ impl<P: Procedures> Recovery<P> {
     /// The bytes are no part of this protocol.
     pub fn take_part(&mut self, part: &[u8]) -> Result<(), String> {
         let Creek { replica, consensus } = &mut self.machine;
-        match Part::decode(part).map_err(|error| error.to_string())? {
+        match PartOf::<P>::decode(part).map_err(|error| error.to_string())? {
             Part::Rest(rest) => {
                 replica.run = rest.run;
                 replica.clock.observe(rest.clock);
@@ -63,6 +67,7 @@ impl<P: Procedures> Recovery<P> {
                 }
             }
             Part::Consensus(part) => consensus.restore_part(part),
+            Part::History(finals) => finals.into_iter().for_each(|it| replica.history.push(it)),
         }
         Ok(())
     }
@@ -110,6 +115,11 @@ impl<P: Procedures> Recovery<P> {
         // What is committed need not be proposed.
         let undecided = &replica.undecided;
         replica.learned.retain(|cast| undecided.contains_key(cast));
+        for site in SiteId::all(replica.config.topology.sites()) {
+            if let Some((run, event)) = replica.streams.last_run(site) {
+                replica.frontier.take_all(OperationId { site, run, event });
+            }
+        }
         replica.start();
         self.machine
     }

@@ -5,6 +5,7 @@
 
 mod gossip;
 mod replies;
+mod waits;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,11 +16,14 @@ use solera_machine::{Now, RarePath, Records, RequestId};
 use solera_time::{HybridClock, Lane, Monotonic, SiteId};
 
 use self::replies::Awaited;
+use self::waits::Waits;
 use crate::command::{Command, Level};
 use crate::config::{Config, Rule};
 use crate::context::Context;
 use crate::digest::Digest;
 use crate::execution::{Execution, Moved};
+use crate::finals::Finals;
+use crate::frontier::Frontier;
 use crate::ids::{OperationId, StreamId, stream_of};
 use crate::message::{Event, Message, Output};
 use crate::object::Procedures;
@@ -53,10 +57,19 @@ pub(crate) struct Replica<P: Procedures> {
     /// Number of committed casts of each run, all of which precede those that are not committed.
     pub(crate) casts: BTreeMap<StreamId, u64>,
     pub(crate) digest: Digest,
-    /// Final operations, the last one last, at most [`Limits::history`](crate::Limits::history).
-    pub(crate) history: VecDeque<(OperationId, Digest)>,
+    /// The last final operations, at most [`Limits::history`](crate::Limits::history).
+    pub(crate) history: Finals<P::Operation, P::Response>,
+    /// How far the operations of each site have come.
+    pub(crate) frontier: Frontier<P::Response>,
+    /// Requests of clients that wait.
+    pub(crate) waits: Waits<P::Response>,
+    /// Number of operations of this run whose first response was tentative and that are final, and
+    /// of those whose first response was the stable one.
+    pub(crate) predicted: (u64, u64),
     /// Clients' operations that have not got their last response (Alg. 1 l. 9, `reqsAwaitingResp`).
     awaited: BTreeMap<OperationId, Awaited<P::Response>>,
+    /// The operations of these requests.
+    invoked: BTreeMap<RequestId, OperationId>,
     /// Weak operations that only read, and wait for the execution of all others.
     reads: VecDeque<(RequestId, P::Operation)>,
     /// Number of weak operations of clients that have not been executed.
@@ -82,9 +95,16 @@ pub(crate) struct Replica<P: Procedures> {
 /// Member of the conditional atomic broadcast. Its bodies are requests.
 pub(crate) type Consensus<P> = Member<Arc<Request<<P as Procedures>::Operation>>>;
 
+/// What a client invokes.
+pub(crate) struct Invocation<O> {
+    operation: O,
+    level: Level,
+    track: bool,
+}
+
 /// A change of the order.
 enum Change<O> {
-    Invoke(RequestId, Command<O>),
+    Invoke(RequestId, Invocation<O>),
     Deliver(Arc<Request<O>>),
 }
 
@@ -107,8 +127,12 @@ impl<P: Procedures> Replica<P> {
             undecided: BTreeMap::new(),
             casts: BTreeMap::new(),
             digest: Digest::default(),
-            history: VecDeque::new(),
+            history: Finals::new(config.limits.history),
+            frontier: Frontier::new(),
+            waits: Waits::new(),
+            predicted: (0, 0),
             awaited: BTreeMap::new(),
+            invoked: BTreeMap::new(),
             reads: VecDeque::new(),
             unanswered: 0,
             changes: VecDeque::new(),
@@ -178,13 +202,27 @@ impl<P: Procedures> Replica<P> {
         std::mem::take(&mut self.advanced)
     }
 
-    /// Invokes an operation of a client (Creek Alg. 1 l. 15–25).
-    pub(crate) fn on_command(&mut self, request: RequestId, command: Command<P::Operation>) {
-        self.changes.push_back(Change::Invoke(request, command));
+    /// Takes a command of a client.
+    pub(crate) fn on_command(
+        &mut self,
+        request: RequestId,
+        command: Command<P::Operation, P::Response>,
+    ) {
+        match command {
+            Command::Invoke { operation, level, track } => {
+                let invocation = Invocation { operation, level, track };
+                self.changes.push_back(Change::Invoke(request, invocation));
+            }
+            Command::Await { id } => self.wait_for(request, id),
+            Command::Follow { id, seen } => self.follow(request, id, seen),
+            Command::Attach { past } => self.wait_for_past(request, past, false),
+            Command::Barrier { past } => self.wait_for_past(request, past, true),
+        }
     }
 
-    fn invoke(&mut self, now: Now, request: RequestId, command: Command<P::Operation>) {
-        let Command { operation, level, track } = command;
+    /// Invokes an operation of a client (Creek Alg. 1 l. 15–25).
+    fn invoke(&mut self, now: Now, request: RequestId, invocation: Invocation<P::Operation>) {
+        let Invocation { operation, level, track } = invocation;
         let strong = level == Level::Strong;
         if !strong && self.execution.is_read_only(&operation) {
             // Creek §4.4: no other site needs the operation.
@@ -198,6 +236,7 @@ impl<P: Procedures> Replica<P> {
         let id = self.cast_operation(now, Some((request, operation)), strong);
         self.unanswered += usize::from(!strong);
         self.awaited.insert(id, Awaited::new(request, level, track));
+        self.invoked.insert(request, id);
     }
 
     /// Broadcasts an operation and adds it to the tentative ones.
@@ -223,6 +262,11 @@ impl<P: Procedures> Replica<P> {
         if strong {
             self.cast += 1;
             request.cast = Some(self.cast);
+        }
+        if let Some(cast) = request.cast() {
+            let mut past = self.frontier.past();
+            past.insert(id);
+            self.waits.note_cast(cast, past);
         }
         let request = Arc::new(request);
         self.trace(Event::Invoked { id, request: client });
@@ -291,11 +335,12 @@ impl<P: Procedures> Replica<P> {
             if self.is_delivered(cast) || self.undecided.contains_key(&cast) {
                 // Two operations of a correct site never have the same cast. All sites drop the
                 // later one, because they deliver the operations of a run in the same order.
-                return;
+                return self.frontier.take_all(request.id);
             }
             self.undecided.insert(cast, Arc::clone(&request));
             self.learned.push(cast);
         }
+        self.frontier.take(&request);
         if let Some(id) = self.insert_if_complete(now, request) {
             self.add_causal(now, id);
         }
@@ -345,6 +390,7 @@ impl<P: Procedures> Replica<P> {
         if self.order.weak_len() == 0 {
             self.quiet_since = now;
         }
+        self.frontier.place(request.id);
         let place = self.order.insert(Arc::clone(&request));
         if self.execution.insert(&self.order, place, request) {
             self.rare(rare::INSERTED);
@@ -434,7 +480,10 @@ impl<P: Procedures> Replica<P> {
         if committed.len() > 1 && request.operation.is_none() {
             self.rare(rare::SETTLED);
         }
-        committed.into_iter().for_each(|id| self.trace(Event::Committed(id)));
+        for id in committed {
+            self.frontier.commit(id);
+            self.trace(Event::Committed(id));
+        }
         if !self.config.has(Rule::ValidPrefix) {
             self.answer_early(request.id);
         }

@@ -9,9 +9,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
+use solera_machine::codec;
 use solera_time::{Monotonic, SiteId};
 
-use crate::ids::StreamId;
+use crate::ids::{OperationId, StreamId};
 use crate::request::Request;
 
 /// Streams as far as one site has them.
@@ -20,6 +22,8 @@ pub(crate) struct Streams<O> {
     streams: BTreeMap<StreamId, Stream<O>>,
     /// How much of each stream the other sites have stored durably, as they reported it.
     reported: BTreeMap<SiteId, BTreeMap<StreamId, u64>>,
+    /// Number of operations that the site keeps, and bytes of their encodings.
+    size: (usize, usize),
 }
 
 #[derive(Debug)]
@@ -78,9 +82,9 @@ impl<O> Stream<O> {
     }
 }
 
-impl<O> Streams<O> {
+impl<O: Serialize> Streams<O> {
     pub(crate) fn new() -> Streams<O> {
-        Streams { streams: BTreeMap::new(), reported: BTreeMap::new() }
+        Streams { streams: BTreeMap::new(), reported: BTreeMap::new(), size: (0, 0) }
     }
 
     fn entry(&mut self, id: StreamId) -> &mut Stream<O> {
@@ -90,6 +94,32 @@ impl<O> Streams<O> {
     /// Returns the last event up to which the site has a stream without a gap.
     pub(crate) fn head(&self, id: StreamId) -> u64 {
         self.streams.get(&id).map_or(0, Stream::head)
+    }
+
+    /// Returns an operation that the site still has.
+    pub(crate) fn get(&self, id: OperationId) -> Option<&Arc<Request<O>>> {
+        let stream = self.streams.get(&id.stream())?;
+        let place = id.event.checked_sub(stream.removed + 1)?;
+        stream.kept.get(usize::try_from(place).ok()?)
+    }
+
+    /// Returns whether a site is known to have stored an operation, and with it all earlier ones of
+    /// the same site. Without a site, this one is meant.
+    pub(crate) fn has(&self, site: Option<SiteId>, id: OperationId) -> bool {
+        let reported = site.map(|site| self.reported.get(&site));
+        let stored = |stream: &StreamId, own: &Stream<O>| match reported {
+            None => own.head(),
+            // What was removed is stored at every site.
+            Some(heads) => heads
+                .and_then(|it| it.get(stream))
+                .map_or(own.removed, |head| own.removed.max(*head)),
+        };
+        let last = StreamId { site: id.site, run: u64::MAX };
+        let mut runs = self.streams.range(id.stream()..=last);
+        runs.any(|(stream, own)| match *stream == id.stream() {
+            true => stored(stream, own) >= id.event,
+            false => stored(stream, own) > 0,
+        })
     }
 
     /// Returns whether the site knows of operations of a stream that it lacks.
@@ -128,6 +158,8 @@ impl<O> Streams<O> {
             delivered.extend(self.entry(next).push(first));
             last = next;
         }
+        self.size.0 += delivered.len();
+        self.size.1 += delivered.iter().map(codec::encoded_bytes).sum::<usize>();
         delivered
     }
 
@@ -163,6 +195,11 @@ impl<O> Streams<O> {
     pub(crate) fn upto(&self, id: StreamId, event: u64) -> impl Iterator<Item = &Arc<Request<O>>> {
         let kept = self.streams.get(&id).into_iter().flat_map(|stream| &stream.kept);
         kept.take_while(move |request| request.id.event <= event)
+    }
+
+    /// Returns the number of operations that the site still has, and the bytes of their encodings.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        self.size
     }
 
     /// Returns all operations that the site still has.
@@ -228,11 +265,13 @@ impl<O> Streams<O> {
             let of = |site| reported.get(site).and_then(|heads| heads.get(id)).copied();
             let all = others.iter().map(|site| of(site).unwrap_or(0)).min().unwrap_or(u64::MAX);
             while stream.kept.front().is_some_and(|it| it.id.event <= all && is_done(it)) {
-                stream.kept.pop_front();
+                let first = stream.kept.pop_front();
+                self.size.1 -= first.map_or(0, |it| codec::encoded_bytes(&it));
                 stream.removed += 1;
                 removed += 1;
             }
         }
+        self.size.0 -= removed;
         removed
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use golden::judge;
 use solera_consensus::{CastId, Message as Agreement, Part as AgreementPart, Slot};
 use solera_creek::{
-    Context, Digest, Message, OperationId, PROTOCOL, Part, Record, Request, Rest, StreamId,
+    Context, Digest, Final, Message, OperationId, PROTOCOL, Part, Record, Request, Rest, StreamId,
 };
 use solera_machine::Wire;
 use solera_time::{SiteId, Timestamp};
@@ -25,7 +25,7 @@ type Operation = String;
 type Place = (u8, &'static str);
 const MESSAGES: u8 = 4;
 const RECORDS: u8 = 3;
-const PARTS: u8 = 5;
+const PARTS: u8 = 6;
 
 fn message_place(message: &Message<Operation>) -> Place {
     match message {
@@ -44,13 +44,14 @@ fn record_place(record: &Record<Operation>) -> Place {
     }
 }
 
-fn part_place(part: &Part<Operation, u64>) -> Place {
+fn part_place(part: &Part<Operation, u64, String>) -> Place {
     match part {
         Part::Rest(_) => (0, "Rest"),
         Part::Registers(_) => (1, "Registers"),
         Part::Kept(_) => (2, "Kept"),
         Part::Committed(_) => (3, "Committed"),
         Part::Consensus(_) => (4, "Consensus"),
+        Part::History(_) => (5, "History"),
     }
 }
 
@@ -126,12 +127,19 @@ fn parts_keep_their_encoding() {
         finals: 1_000,
         digest: Digest(0x0123_4567_89ab_cdef),
     };
+    let history = Final {
+        position: 999,
+        request: strong(),
+        response: Some(Arc::new("5".to_owned())),
+        digest: Digest(7),
+    };
     let samples = [
         Part::Rest(Box::new(rest)),
         Part::Registers(vec![(b"stock".to_vec(), 42)]),
         Part::Kept(vec![weak()]),
         Part::Committed(vec![strong()]),
         Part::Consensus(AgreementPart::Slots(Vec::new())),
+        Part::History(vec![history]),
     ];
     judge(
         (&format!("parts-{}", PROTOCOL.records), PARTS),

@@ -14,6 +14,12 @@ pub fn stamp(time_us: u64, random: u64) -> Value {
     format!("{time_us:0DIGITS$x}-{random:0DIGITS$x}").as_str().into()
 }
 
+/// Returns the time of a stamp; `None` if the field's name is no stamp.
+pub fn time_of_stamp(field: &[u8]) -> Option<u64> {
+    let digits = is_stamp(field).then(|| std::str::from_utf8(&field[..DIGITS]).ok())??;
+    u64::from_str_radix(digits, 16).ok()
+}
+
 /// Returns whether a field's name has the form of a stamp.
 pub fn is_stamp(field: &[u8]) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -32,6 +38,8 @@ mod tests {
         let mut stamps = [0, 1, 0x10, 1 << 52, u64::MAX].map(|time| stamp(time, u64::MAX - time));
         assert!(stamps.iter().all(|stamp| is_stamp(stamp)), "{stamps:?}");
         assert!(stamps.is_sorted());
+        let times: Vec<_> = stamps.iter().filter_map(|stamp| time_of_stamp(stamp)).collect();
+        assert_eq!(times, [0, 1, 0x10, 1 << 52, u64::MAX]);
         stamps.reverse();
         assert!(!stamps.is_sorted());
     }
@@ -42,6 +50,7 @@ mod tests {
         assert_eq!(stamp, "0000000000000007-000000000000000b");
         for other in ["", "-", "f", &stamp[1..], &format!("{stamp}0")] {
             assert!(!is_stamp(other.as_bytes()), "{other}");
+            assert_eq!(time_of_stamp(other.as_bytes()), None, "{other}");
         }
         for (at, byte) in [(0, b'g'), (0, b'A'), (16, b'0'), (17, b'-'), (32, b' ')] {
             let mut other = stamp.clone().into_bytes();

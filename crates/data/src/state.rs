@@ -10,7 +10,7 @@ pub(crate) use cell::{Cell, Shown};
 pub(crate) use hash::{Hash, descending};
 pub(crate) use set::{AddWinsSet, Dots};
 
-use crate::{Context, Dot, Effect};
+use crate::{Context, Dot, Effect, Value};
 
 /// State of a key: a string, a set and a hash. Concurrent writers may create several of them. The
 /// set then takes precedence over the hash, and the hash over the string, so that no element
@@ -67,6 +67,11 @@ impl State {
         if let (Some(hash), Some(change)) = (&mut self.hash, &effect.hash) {
             hash.settle(change, dot);
         }
+    }
+
+    /// Returns the greatest field of the hash whose name is a stamp: the last element of a list.
+    pub fn last_stamp(&self) -> Option<&Value> {
+        self.hash.as_ref()?.last_stamp()
     }
 
     /// Returns whether the state is empty, so that the key can be dropped.

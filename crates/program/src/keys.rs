@@ -98,6 +98,33 @@ pub fn operation_of(object: &Object, op: ObjectOp) -> Option<Operation> {
     })
 }
 
+/// Returns all operations on the key that an operation on an object needs: one that replaces or
+/// removes the key must read its type before.
+pub fn operations_of(object: &Object, op: ObjectOp) -> impl Iterator<Item = Operation> {
+    let operation = operation_of(object, op);
+    let before = operation.filter(|operation| is_blind(*operation)).map(|_| Operation::TypeOf);
+    operation.into_iter().chain(before)
+}
+
+/// Returns whether an operation replaces or removes a key without checking its type.
+pub fn is_blind(operation: Operation) -> bool {
+    operation.is_update() && operation.needs().is_none()
+}
+
+/// Describes an object and the type that it is stored as.
+pub fn describe(object: &Object) -> &'static str {
+    match object {
+        Object::Register(_) => "a register (string)",
+        Object::Counter => "a counter (string)",
+        Object::Set(_) => "a set",
+        Object::Map(..) => "a map (hash)",
+        Object::List(_) => "a list (hash)",
+        Object::Log(_) => "a log (hash)",
+        Object::Struct(_) => "a struct (hash)",
+        Object::RemoteList(_) => "a cell of a RemoteList (hash)",
+    }
+}
+
 impl Call<'_> {
     /// Returns the operation on the object's key. `name` generates the field name of an element
     /// appended to a list: a unique name that is greater than those of the previous elements.

@@ -3,19 +3,23 @@
 //! | module | subject |
 //! |---|---|
 //! | `load` | operations that sessions invoke |
+//! | `roam` | sessions that continue at another site, with what they have seen |
 //! | `record` | what clients and the events of the machines show |
 //! | `judge` | what must hold at the end, and the history for [`solera_checker::speculative`] |
 
 mod judge;
 mod load;
 mod record;
+mod roam;
 
-use solera_creek::{Command, Level, Response};
+use solera_creek::{Command, Level, Past, Response};
 use solera_machine::{Address, RequestId};
+use solera_procedures::Returned;
 use solera_site::speculative::Operation;
 use solera_time::SiteId;
 
 use self::record::{Invocation, Record};
+use self::roam::Reached;
 use crate::queue::MS;
 use crate::random::Random;
 use crate::scenario::{Scenario, SpeculativeShape};
@@ -44,6 +48,14 @@ struct Session {
     missed: usize,
     /// Whether it waits for the stable replies to strong operations.
     awaits_stable: bool,
+    /// What its site had delivered when it had its last reply.
+    past: Past,
+    /// Whether a strong operation of it may be undecided.
+    is_open: bool,
+    /// Whether it waits at a site until its past is there.
+    roams: bool,
+    /// Whether it waits until its past is final.
+    is_barrier: bool,
     waits: Option<RequestId>,
     /// Time at which it begins its next operation, or gives the present one up.
     next: u64,
@@ -60,6 +72,7 @@ pub(crate) struct SpeculativeSessions {
     numbers: u64,
     pause: u64,
     record: Record,
+    barriers: Vec<Reached>,
 }
 
 impl SpeculativeSessions {
@@ -76,6 +89,10 @@ impl SpeculativeSessions {
                 left: Some(STEPS),
                 missed: 0,
                 awaits_stable: random.chance(60),
+                past: Past::default(),
+                is_open: false,
+                roams: false,
+                is_barrier: false,
                 waits: None,
                 next,
             }
@@ -91,6 +108,7 @@ impl SpeculativeSessions {
             numbers: count as u64,
             pause,
             record: Record::new(sites),
+            barriers: Vec::new(),
         }
     }
 
@@ -142,9 +160,14 @@ impl SpeculativeSessions {
             return;
         }
         let Some(request) = session.waits.take() else { return self.go_on(world, index) };
-        world.tally.count("creek: operations given up");
-        self.record.cancel(request);
         world.cancel(member(self.sessions[index].site), request);
+        match self.sessions[index].roams {
+            true => self.start_over(world, index),
+            false => {
+                world.tally.count("creek: operations given up");
+                self.record.cancel(request);
+            }
+        }
         self.rest(world, index);
     }
 
@@ -164,6 +187,9 @@ impl SpeculativeSessions {
             return self.rest(world, index);
         }
         session.missed = 0;
+        if self.random.chance(8) {
+            return self.roam(world, index);
+        }
         let strong = self.random.chance(self.shape.as_ref().map_or(0, |shape| shape.strong));
         let operation = load::operation(&mut self.random);
         let level = if strong { Level::Strong } else { Level::Weak };
@@ -176,6 +202,7 @@ impl SpeculativeSessions {
         let soon = self.random.chance(6);
         let patience = if soon { self.random.within(MS, 150 * MS) } else { PATIENCE };
         let session = &mut self.sessions[index];
+        session.is_open |= strong;
         (session.waits, session.next) = (Some(request), world.now + patience);
         world.wake(WAKES + index, patience);
     }
@@ -190,6 +217,14 @@ impl SpeculativeSessions {
         world.tally.count("creek: sessions that moved");
         let session = &mut self.sessions[index];
         (session.site, session.missed) = (up[self.random.below(up.len())].site.index(), 0);
+        self.start_over(world, index);
+    }
+
+    /// Continues as a session that has seen nothing.
+    fn start_over(&mut self, world: &mut World, index: usize) {
+        world.tally.count("creek: sessions that started over");
+        let session = &mut self.sessions[index];
+        (session.past, session.is_open, session.roams) = (Past::default(), false, false);
         session.number = self.numbers;
         self.numbers += 1;
     }
@@ -208,7 +243,7 @@ impl SpeculativeSessions {
         let procedure = load::procedure(&operation);
         let incarnation = world.incarnation(to);
         self.record.invoke(request, Invocation { session, site, incarnation, strong, procedure });
-        let command = Command { operation, level, track };
+        let command = Command::Invoke { operation, level, track };
         if !world.example_command(to, request, command.into(), true) {
             self.record.forget(request);
             return None;
@@ -236,9 +271,12 @@ impl SpeculativeSessions {
         &mut self,
         world: &mut World,
         (from, request): (Address, RequestId),
-        response: Response<load::Results>,
+        response: Response<Returned>,
         last: bool,
     ) {
+        if response == Response::Reached {
+            return self.arrive(world, from.site.index(), request);
+        }
         let is_stable = match response {
             Response::Tentative(_) => false,
             Response::Revised(_) => {
@@ -249,6 +287,8 @@ impl SpeculativeSessions {
                 world.tally.count("creek: stable replies");
                 true
             }
+            // The sessions await no operations of others.
+            Response::Forgotten { .. } | Response::Reached => return,
             Response::Busy => {
                 world.tally.count("creek: operations refused");
                 self.record.forget(request);
@@ -260,7 +300,12 @@ impl SpeculativeSessions {
         }
         let waits = |session: &Session| session.waits == Some(request);
         let Some(index) = self.sessions.iter().position(waits) else { return };
+        self.see(world, index);
         let waits_on = self.sessions[index].awaits_stable && self.record.is_strong(request);
+        if is_stable && self.record.is_strong(request) {
+            // Its earlier ones are decided, because sites keep the order of strong operations.
+            self.sessions[index].is_open = false;
+        }
         if is_stable || !waits_on {
             self.rest(world, index);
         }
@@ -272,6 +317,9 @@ impl SpeculativeSessions {
         for index in 0..self.sessions.len() {
             let session = &self.sessions[index];
             if session.site == site && session.waits.is_some() {
+                if session.roams {
+                    self.start_over(world, index);
+                }
                 self.rest(world, index);
             }
         }

@@ -32,6 +32,8 @@ fn tries_everything(tally: &Tally) {
         "creek: stable replies",
         "creek: revised replies",
         "creek: operations given up",
+        "creek: barriers",
+        "creek: sessions that moved with their past",
     ] {
         assert!(tally.counted(what) > 1, "{what}: {}", tally.counted(what));
     }

@@ -487,7 +487,7 @@ fn tokens_of_bounds_are_recycled_when_readers_have_seen_them() {
 /// A promise counts until the stream contains the updates of its transaction.
 #[test]
 fn promises_of_bounds_end_after_the_stream() {
-    without_of_bounds(solera_reservations::Rule::EndAfterStream, near(7, Scenario::from_seed));
+    without_of_bounds(solera_reservations::Rule::EndAfterStream, near(15, Scenario::from_seed));
 }
 
 /// A single site forgets an update in the step in which it settles.

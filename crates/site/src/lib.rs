@@ -36,10 +36,9 @@ pub const PROTOCOLS: &[Protocol] = &[
 ];
 
 /// Returns the protocols that servers can run, with their values among those of [`PROTOCOLS`].
-/// `creek` and `trial` run only in the simulator.
+/// `trial` runs only in the simulator.
 pub fn of_servers<T>(values: &[T]) -> impl Iterator<Item = (&'static Protocol, &T)> {
-    let simulated = [solera_creek::PROTOCOL, solera_trial::PROTOCOL];
-    PROTOCOLS.iter().zip(values).filter(move |(protocol, _)| !simulated.contains(protocol))
+    PROTOCOLS.iter().zip(values).filter(|(protocol, _)| **protocol != solera_trial::PROTOCOL)
 }
 
 /// The protocols that workers run beside UniStore.

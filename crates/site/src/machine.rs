@@ -6,12 +6,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use solera_creek::KeyProcedures;
 use solera_data::Measure;
 use solera_machine::{Address, AskId, Machine, Now, Share, Topology, Wire};
 use solera_membership::{Change, MemberError, Members, Participant};
 use solera_occult::Occult;
 use solera_primary::Primary;
+use solera_procedures::SpaceProcedures;
 use solera_reservations::{Bound, Claim, Reservations};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 use solera_trial::Trial;
@@ -107,7 +107,7 @@ pub struct Checkpoint {
     primary: solera_primary::Checkpoint,
     occult: solera_occult::Checkpoint,
     reservations: solera_reservations::Checkpoint,
-    creek: solera_creek::Checkpoint<KeyProcedures>,
+    creek: solera_creek::Checkpoint<SpaceProcedures>,
     trial: solera_trial::Checkpoint,
     complete: bool,
 }
@@ -230,7 +230,7 @@ impl Site {
         let occult = config.occult.map(|occult| Occult::new(occult, &members));
         let trial = config.trial.map(Trial::new);
         let reservations = config.reservations.map(Reservations::new);
-        let creek = config.creek.map(|creek| Speculative::new(creek, KeyProcedures));
+        let creek = config.creek.map(|creek| Speculative::new(creek, SpaceProcedures::default()));
         let others = Others { primary, occult, reservations, creek, trial };
         let of = Host::of(&config.unistore);
         Site::of(Replica::new(config.unistore, seed), others, of)

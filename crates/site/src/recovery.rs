@@ -1,7 +1,7 @@
 //! Rebuilds a worker's machine from its journal.
 
-use solera_creek::KeyProcedures;
 use solera_machine::{Foreign, Protocol};
+use solera_procedures::SpaceProcedures;
 
 use crate::machine::{Host, Others};
 use crate::{Config, PROTOCOLS, Site};
@@ -12,7 +12,7 @@ pub struct Recovery {
     primary: Option<solera_primary::Recovery>,
     occult: Option<solera_occult::Recovery>,
     reservations: Option<solera_reservations::Recovery>,
-    creek: Option<solera_creek::Recovery<KeyProcedures>>,
+    creek: Option<solera_creek::Recovery<SpaceProcedures>>,
     trial: Option<solera_trial::Recovery>,
     host: Host,
     /// Whether the data contains some of `reservations`.
@@ -28,7 +28,8 @@ impl Recovery {
         let primary = config.primary.map(|it| solera_primary::Recovery::new(it, &first));
         let occult = config.occult.map(|it| solera_occult::Recovery::new(it, &first));
         let reservations = config.reservations.map(solera_reservations::Recovery::new);
-        let creek = config.creek.map(|it| solera_creek::Recovery::new(it, KeyProcedures));
+        let creek =
+            config.creek.map(|it| solera_creek::Recovery::new(it, SpaceProcedures::default()));
         let host = Host::of(&config.unistore);
         let unistore = solera_unistore::Recovery::new(config.unistore, seed);
         let trial = config.trial.map(solera_trial::Recovery::new);
@@ -72,7 +73,7 @@ impl Recovery {
     }
 
     /// Returns the recovery of `creek`.
-    fn creek(&mut self) -> Result<&mut solera_creek::Recovery<KeyProcedures>, String> {
+    fn creek(&mut self) -> Result<&mut solera_creek::Recovery<SpaceProcedures>, String> {
         let not_here = || "bytes of protocol 5 (creek), which this worker does not run".into();
         self.creek.as_mut().ok_or_else(not_here)
     }

@@ -39,21 +39,26 @@ pub type Unfit = BTreeMap<Arc<str>, String>;
 pub struct Layout {
     /// Spaces by descending length of the prefix, so that the first match is a key's space.
     spaces: Arc<[Space]>,
-    /// Spaces that differ from their declaration.
+    /// Spaces that differ from their declaration, or have a level that mixed transactions cannot
+    /// use.
     unfit: Arc<Unfit>,
 }
 
 impl Layout {
-    /// Creates the layout of all spaces of a cluster.
+    /// Creates the layout of all spaces of a cluster. Those of level `speculative` are unusable.
     pub fn new(mut spaces: Vec<Space>) -> Layout {
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
-        Layout { spaces: spaces.into(), unfit: Arc::default() }
+        let speculative = spaces.iter().filter(|space| space.level == Level::Speculative);
+        let unfit: Unfit = speculative.map(|it| (it.name.clone(), not_yet(&it.name))).collect();
+        Layout { spaces: spaces.into(), unfit: unfit.into() }
     }
 
     /// Returns the same spaces, with some of them marked as unusable.
     #[must_use]
     pub fn without(self, unfit: Unfit) -> Layout {
-        Layout { unfit: unfit.into(), ..self }
+        let mut all = unfit;
+        all.extend(self.unfit.iter().map(|(name, why)| (name.clone(), why.clone())));
+        Layout { unfit: all.into(), ..self }
     }
 
     /// Returns the spaces, by descending length of the prefix.
@@ -169,9 +174,43 @@ impl Layout {
     }
 }
 
+/// Returns the reason why a space of level `speculative` cannot be used.
+fn not_yet(name: &str) -> String {
+    format!(
+        "space `{name}` has the level speculative, and takes part in no transaction with other stores"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_space_of_level_speculative_cannot_be_used_and_keeps_its_keys() {
+        let space = |name: &str, prefix: &str, level| Space {
+            name: name.into(),
+            prefix: prefix.to_owned(),
+            level,
+        };
+        let spaces = vec![
+            space("default", "", Level::Causal),
+            space("bank", "b:", Level::Linearizable),
+            space("orders", "o:", Level::Speculative),
+        ];
+        for layout in [
+            Layout::new(spaces.clone()),
+            Layout::new(spaces).without([("bank".into(), "gone".to_owned())].into()),
+        ] {
+            let why = "space `orders` has the level speculative, and takes part in no transaction with other stores";
+            let denied = StoreError::Denied(why.to_owned());
+            assert_eq!(layout.why_unfit("orders"), Some(why));
+            assert_eq!(layout.key("orders", "k"), Err(denied.clone()));
+            let name = Name { space: "orders".into(), key: "w:k".into() };
+            assert_eq!(layout.name(&name), Err(denied));
+            let refused = layout.key("default", "o:k");
+            assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+        }
+    }
 
     #[test]
     fn a_key_is_in_the_space_whose_prefix_is_the_longest() {

@@ -2,7 +2,7 @@
 
 use solera_data::{Op, Operation};
 use solera_mixt::store::{ObjectCall, StoreError};
-use solera_program::keys::{CallError, operation_of};
+use solera_program::keys::{CallError, describe, is_blind, operation_of, operations_of};
 use solera_program::operation::ObjectOp;
 use solera_program::types::Object;
 use solera_program::value::Value;
@@ -13,14 +13,7 @@ use crate::random::random;
 
 /// Returns the commands of an operation on an object, for which a user needs rights.
 pub fn commands(object: &Object, op: ObjectOp) -> impl Iterator<Item = &'static str> {
-    let operation = operation_of(object, op);
-    let asked = operation.filter(|operation| is_blind(*operation)).map(|_| "TYPE");
-    operation.map(Operation::name).into_iter().chain(asked)
-}
-
-/// Returns whether an operation replaces or removes a key without checking its type.
-fn is_blind(operation: Operation) -> bool {
-    operation.is_update() && operation.needs().is_none()
+    operations_of(object, op).map(Operation::name)
 }
 
 /// Returns the operation on an object's key, and whether it would replace or remove a key of any
@@ -43,18 +36,4 @@ pub(crate) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, S
 
 fn failed(call: &ObjectCall, error: CallError) -> StoreError {
     call.failed(error, describe(call.object()))
-}
-
-/// Describes an object and the type that it is stored as.
-pub(crate) fn describe(object: &Object) -> &'static str {
-    match object {
-        Object::Register(_) => "a register (string)",
-        Object::Counter => "a counter (string)",
-        Object::Set(_) => "a set",
-        Object::Map(..) => "a map (hash)",
-        Object::List(_) => "a list (hash)",
-        Object::Log(_) => "a log (hash)",
-        Object::Struct(_) => "a struct (hash)",
-        Object::RemoteList(_) => "a cell of a RemoteList (hash)",
-    }
 }

@@ -14,7 +14,7 @@ use solera_mixt::store::{
     StoreError,
 };
 use solera_mixt::{boxed, connection_methods};
-use solera_program::keys::type_of;
+use solera_program::keys::{describe, type_of};
 
 use self::doubt::{Doubt, Doubted, Object};
 use crate::failure;
@@ -265,7 +265,7 @@ impl<P: Port> SpacesSession<P> {
                 Ok(Ok(Reply::Other(found))) => format!("a {found}"),
                 _ => "something else".to_owned(),
             };
-            let wanted = objects::describe(call.object()).to_owned();
+            let wanted = describe(call.object()).to_owned();
             StoreError::WrongData { key: Arc::clone(&call.key), found, wanted }
         };
         if !at_once {
@@ -476,7 +476,7 @@ fn check_type(call: &ObjectCall, answer: Option<Answer>) -> Result<(), StoreErro
         _ => return Ok(()),
     };
     let (key, found) = (Arc::clone(&call.key), format!("a {found}"));
-    Err(StoreError::WrongData { key, found, wanted: objects::describe(call.object()).to_owned() })
+    Err(StoreError::WrongData { key, found, wanted: describe(call.object()).to_owned() })
 }
 
 /// Returns the command that reads all values of a named object.

@@ -25,7 +25,7 @@ pub(crate) struct Sequential<P: Procedures> {
 struct Execution<P: Procedures> {
     request: Arc<Request<P::Operation>>,
     /// `None` for an operation without effect.
-    response: Option<P::Response>,
+    response: Option<Arc<P::Response>>,
     undo: Undo<P::Value>,
 }
 
@@ -71,7 +71,7 @@ impl<P: Procedures> Sequential<P> {
         let (response, undo) = match &request.operation {
             Some(operation) => {
                 let (response, undo) = self.object.execute(procedures, operation);
-                (Some(response), undo)
+                (Some(Arc::new(response)), undo)
             }
             None => (None, Undo::nothing()),
         };
@@ -113,6 +113,12 @@ impl<P: Procedures> Sequential<P> {
     pub(crate) fn final_registers(&self) -> Vec<(RegisterKey, P::Value)> {
         let undos = self.executed.iter().rev().map(|executed| &executed.undo);
         self.object.before(undos).into_iter().collect()
+    }
+
+    /// Returns the number of registers after the executed operations, and their bytes.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let registers = self.object.registers();
+        (registers.values().len(), registers.bytes())
     }
 
     /// Sets a register of the state after the final operations. Nothing may have been executed.
@@ -197,7 +203,7 @@ mod tests {
                     if let Progress::Executed { response, .. } = execution.step(&Append, &order) {
                         let now = events(order.committed().iter().chain(order.tentative()));
                         let expected = [&finals[..], &now[..execution.in_order()]].concat();
-                        assert_eq!(response, Some(expected));
+                        assert_eq!(response.as_deref(), Some(&expected));
                     }
                 }
                 while execution.in_order() > 0

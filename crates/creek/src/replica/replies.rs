@@ -1,5 +1,7 @@
 //! Responses to clients (Creek Alg. 1 l. 55–57, l. 65–74).
 
+use std::sync::Arc;
+
 use solera_machine::RequestId;
 
 use super::Replica;
@@ -18,7 +20,7 @@ pub(crate) struct Awaited<R> {
     level: Level,
     track: bool,
     /// The last response that the client has got.
-    sent: Option<R>,
+    sent: Option<Arc<R>>,
 }
 
 impl<R> Awaited<R> {
@@ -28,7 +30,12 @@ impl<R> Awaited<R> {
 }
 
 impl<P: Procedures> Replica<P> {
-    fn reply(&mut self, request: RequestId, response: Response<P::Response>, last: bool) {
+    pub(super) fn reply(
+        &mut self,
+        request: RequestId,
+        response: Response<P::Response>,
+        last: bool,
+    ) {
         self.out.push_back(Output::<P>::Reply { request, response, last });
     }
 
@@ -39,15 +46,30 @@ impl<P: Procedures> Replica<P> {
     /// Forgets a request whose client wants no more responses. An operation that was broadcast
     /// stays.
     pub(crate) fn on_cancel(&mut self, request: RequestId) {
-        self.awaited.retain(|_, awaited| awaited.request != request);
+        if self.waits.cancel(request) {
+            return;
+        }
+        if let Some(id) = self.invoked.get(&request).copied() {
+            let awaited = self.take_awaited(id);
+            let is_unanswered = |it: &Awaited<_>| it.level == Level::Weak && it.sent.is_none();
+            self.unanswered -= usize::from(awaited.as_ref().is_some_and(is_unanswered));
+            return;
+        }
+        let reads = self.reads.len();
         self.reads.retain(|(read, _)| *read != request);
+        self.unanswered -= reads - self.reads.len();
         self.changes.retain(|change| !change.is_of(request));
-        let unanswered = |it: &&Awaited<_>| it.level == Level::Weak && it.sent.is_none();
-        self.unanswered = self.awaited.values().filter(unanswered).count() + self.reads.len();
+    }
+
+    /// Removes and returns what awaits the responses to an operation.
+    fn take_awaited(&mut self, id: OperationId) -> Option<Awaited<P::Response>> {
+        let awaited = self.awaited.remove(&id)?;
+        self.invoked.remove(&awaited.request);
+        Some(awaited)
     }
 
     /// Returns what is executed before a request, or before one that follows all operations.
-    fn claim(&self, request: Option<&Request<P::Operation>>) -> Option<Claim> {
+    pub(super) fn claim(&self, request: Option<&Request<P::Operation>>) -> Option<Claim> {
         self.config.trace.then(|| {
             let (committed, tentative) = self.order.before(request);
             Claim { committed, tentative }
@@ -58,10 +80,16 @@ impl<P: Procedures> Replica<P> {
     pub(super) fn answer(
         &mut self,
         request: &Request<P::Operation>,
-        response: Option<P::Response>,
+        response: Option<Arc<P::Response>>,
     ) {
         let id = request.id;
         let is_committed = !self.order.is_tentative(request);
+        if let Some(response) = &response {
+            self.frontier.executed(id, response, !is_committed);
+        }
+        if !is_committed {
+            self.answer_followers(request);
+        }
         let (Some(awaited), Some(response)) = (self.awaited.get_mut(&id), response) else { return };
         let is_first = awaited.sent.is_none();
         let is_weak = awaited.level == Level::Weak;
@@ -70,11 +98,12 @@ impl<P: Procedures> Replica<P> {
         if !is_new || is_committed && !is_weak {
             return;
         }
-        awaited.sent = Some(response.clone());
+        awaited.sent = Some(Arc::clone(&response));
         let (client, last) = (awaited.request, is_weak && !awaited.track);
         if last {
-            self.awaited.remove(&id);
+            self.take_awaited(id);
         }
+        let response = Arc::unwrap_or_clone(response);
         let tentative = Tentative { id: Some(id), response, claim: self.claim(Some(request)) };
         if is_first {
             self.unanswered -= usize::from(is_weak);
@@ -86,12 +115,13 @@ impl<P: Procedures> Replica<P> {
     }
 
     /// Answers the client of an operation that is final.
-    pub(super) fn answer_final(&mut self, id: OperationId, response: Option<P::Response>) {
-        let (Some(awaited), Some(response)) = (self.awaited.remove(&id), response) else { return };
+    pub(super) fn answer_final(&mut self, id: OperationId, response: Option<Arc<P::Response>>) {
+        let (Some(awaited), Some(response)) = (self.take_awaited(id), response) else { return };
         if awaited.level == Level::Strong && awaited.sent.is_none() {
             self.rare(rare::UNEXECUTED);
         }
         let position = self.order.finals();
+        let response = Arc::unwrap_or_clone(response);
         self.reply(awaited.request, Response::Stable { id, position, response }, true);
     }
 
@@ -99,8 +129,9 @@ impl<P: Procedures> Replica<P> {
     pub(super) fn answer_early(&mut self, id: OperationId) {
         debug_assert!(!self.config.has(Rule::ValidPrefix), "the response may be wrong");
         let Some(response) = self.awaited.get(&id).and_then(|it| it.sent.clone()) else { return };
-        let Some(awaited) = self.awaited.remove(&id) else { return };
+        let Some(awaited) = self.take_awaited(id) else { return };
         let position = self.order.finals() + self.order.committed().len() as u64;
+        let response = Arc::unwrap_or_clone(response);
         self.reply(awaited.request, Response::Stable { id, position, response }, true);
     }
 

@@ -5,6 +5,8 @@ use solera_machine::{Now, RequestId};
 use super::{Change, Replica};
 use crate::config::Rule;
 use crate::execution::Progress;
+use crate::finals::Final;
+use crate::ids::StreamId;
 use crate::message::Event;
 use crate::object::Procedures;
 use crate::rare;
@@ -21,8 +23,21 @@ impl<P: Procedures> Replica<P> {
         self.left = self.config.limits.executions;
     }
 
-    /// Changes the order and executes operations, as many as the step may.
+    /// Changes the order, executes operations, as many as the step may, and answers clients.
     pub(crate) fn work(&mut self, now: Now) {
+        loop {
+            self.execute(now);
+            self.make_final();
+            if !self.resume_waits(now) {
+                break;
+            }
+        }
+        if self.is_busy() {
+            self.rare(rare::SLICED);
+        }
+    }
+
+    fn execute(&mut self, now: Now) {
         loop {
             self.apply_changes(now);
             if self.left == 0 {
@@ -44,10 +59,6 @@ impl<P: Procedures> Replica<P> {
                 }
             }
             self.left -= 1;
-        }
-        self.make_final();
-        if self.is_busy() {
-            self.rare(rare::SLICED);
         }
     }
 
@@ -91,14 +102,19 @@ impl<P: Procedures> Replica<P> {
             let Some((request, response)) = self.execution.take_first() else { return };
             self.order.make_final();
             let id = request.id;
-            self.digest = self.digest.then(id, response.as_ref());
-            self.history.push_back((id, self.digest));
-            if self.history.len() > self.config.limits.history {
-                self.history.pop_front();
-            }
+            self.digest = self.digest.then(id, response.as_deref());
             let (position, digest) = (self.order.finals(), self.digest);
+            let first = self.frontier.finish(id).and_then(|open| open.first);
+            let is_own = id.stream() == StreamId { site: self.me(), run: self.run };
+            if let Some(first) = first.filter(|_| is_own) {
+                self.predicted.0 += 1;
+                self.predicted.1 += u64::from(Some(first) == response);
+            }
+            let kept = response.clone();
+            self.history.push(Final { position, request, response: kept, digest });
             self.trace(Event::Final { position, id, digest });
             self.answer_final(id, response);
+            self.answer_waits(id);
         }
     }
 

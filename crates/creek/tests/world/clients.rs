@@ -1,12 +1,12 @@
 //! Sessions of clients, each at one site, and the faults that the world draws.
 
-use solera_creek::{Command as Invocation, Level};
+use solera_creek::Level;
 use solera_machine::{Input, RequestId};
 
-use super::procedures::Operation;
+use super::procedures::{Operation, Response};
 use super::{World, history::Issued};
 
-pub(crate) type Command = Invocation<Operation>;
+pub(crate) type Command = solera_creek::Command<Operation, Response>;
 
 pub(crate) struct Session {
     site: usize,
@@ -43,7 +43,7 @@ impl World {
             self.history.invoke(request, issued);
             self.sessions[at].waits = Some(request);
             let level = if strong { Level::Strong } else { Level::Weak };
-            let command = Command { operation, level, track };
+            let command = Command::Invoke { operation, level, track };
             self.nodes[site].handle(self.now, Input::Client { request, command });
             if self.random.one_in(100) {
                 self.nodes[site].handle(self.now, Input::Cancel { request });
@@ -58,7 +58,7 @@ impl World {
         let session = self.history.requests[&request].session;
         // Several sessions invoke at the same time now and then, so that executions queue up.
         let pause = if self.random.one_in(3) { 1 } else { 1 + self.random.below(self.pause) };
-        let session = &mut self.sessions[session];
+        let Some(session) = self.sessions.get_mut(session) else { return };
         if session.waits == Some(request) {
             session.waits = None;
             session.next_at = self.now + pause;
@@ -68,7 +68,8 @@ impl World {
     /// Notes a reply.
     pub(crate) fn replied(&mut self, request: RequestId, last: bool) {
         let issued = &self.history.requests[&request];
-        if last || !issued.strong || !self.sessions[issued.session].awaits_stable {
+        let session = self.sessions.get(issued.session);
+        if last || !issued.strong || session.is_some_and(|session| !session.awaits_stable) {
             self.free(request);
         }
     }
@@ -78,6 +79,7 @@ impl World {
         for session in self.sessions.iter_mut().filter(|session| session.site == site) {
             session.waits = None;
         }
+        self.lose_observers(site);
     }
 
     pub(crate) fn waiting_sessions(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use solera_creek::{Claim, Digest, Event, OperationId, Response as Reply, Tentative};
+use solera_creek::{Claim, Digest, Event, OperationId, Past, Response as Reply, Tentative};
 use solera_machine::RequestId;
 
 use super::procedures::{Operation, Response};
@@ -19,6 +19,8 @@ pub(crate) struct Issued {
     /// What replies of the site had shown before the invocation: operations, as a length of
     /// [`Seen::log`], and committed ones.
     pub(crate) seen: (usize, u64),
+    /// What the site had delivered, as it had answered the client.
+    pub(crate) past: Past,
     pub(crate) id: Option<OperationId>,
     pub(crate) first: Option<Claimed>,
     /// Position of the stable reply among invocations and replies, position in the final order, and
@@ -36,6 +38,7 @@ impl Issued {
             strong,
             invoked: 0,
             seen: (0, 0),
+            past: Past::default(),
             id: None,
             first: None,
             stable: None,
@@ -79,6 +82,14 @@ pub(crate) struct History {
     pub(crate) seen: Vec<Seen>,
     /// Committed operations of each site that are not final there.
     committed: Vec<VecDeque<OperationId>>,
+    /// All invoked operations.
+    pub(crate) invoked: Vec<OperationId>,
+    /// Number of final operations of each site, as far as it has reported them.
+    pub(crate) counts: Vec<u64>,
+    /// Stable responses to observers, with positions.
+    pub(crate) stable: Vec<(OperationId, u64, Response)>,
+    /// Sites and pasts of barriers, with the number of final operations when they were reached.
+    pub(crate) barriers: Vec<(usize, Past, u64)>,
     /// Revised responses.
     pub(crate) revised: Vec<(RequestId, Claimed)>,
     pub(crate) violations: Vec<String>,
@@ -88,7 +99,8 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn new(sites: usize) -> History {
         let seen = (0..sites).map(|_| Seen::default()).collect();
-        History { seen, committed: vec![VecDeque::new(); sites], ..History::default() }
+        let (committed, counts) = (vec![VecDeque::new(); sites], vec![0; sites]);
+        History { seen, committed, counts, ..History::default() }
     }
 
     /// Notes that a site has recovered: all committed operations are final.
@@ -112,6 +124,7 @@ impl History {
         match event {
             Event::Rare(path) => *self.rare.entry(path.0).or_default() += 1,
             Event::Invoked { id, request } => {
+                self.invoked.push(id);
                 if self.ids.insert(id, request).is_some() {
                     self.violations.push(format!("site {site} repeats {id}"));
                 }
@@ -138,6 +151,7 @@ impl History {
         id: OperationId,
         digest: Digest,
     ) {
+        self.counts[site] = position.max(self.counts[site]);
         let (there, digest_there) = *self.finals.entry(position).or_insert((id, digest));
         if there != id {
             let what = format!("site {site} has {id} at {position}, and another site {there}");

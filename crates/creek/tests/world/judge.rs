@@ -7,7 +7,8 @@ use solera_machine::RequestId;
 
 use super::history::{Claimed, History, Issued};
 use super::model::Model;
-use super::procedures::Operation;
+use super::observers::GUEST;
+use super::procedures::{Operation, Response};
 
 pub(crate) struct Judge<'a> {
     history: &'a History,
@@ -79,13 +80,23 @@ impl<'a> Judge<'a> {
                 self.judge_claim(issued, claimed);
                 self.judge_tentative(claimed, &places);
                 self.judge_seen(issued, claimed, &places);
+                self.judge_past(issued, claimed, &places);
             }
-            self.judge_stable(issued);
+            if let Some((_, position, response)) = &issued.stable {
+                self.judge_stable(issued, *position, response);
+            }
             self.judge_context(issued);
         }
         for (request, claimed) in &history.revised {
             self.judge_claim(&history.requests[request], claimed);
         }
+        for (id, position, response) in &history.stable {
+            match self.issued(*id) {
+                Some((_, issued)) => self.judge_stable(issued, *position, response),
+                None => self.violations.push(format!("{id} has a stable response")),
+            }
+        }
+        self.judge_barriers();
         self.judge_real_time();
         self.judge_sessions();
         self.judge_circles();
@@ -156,14 +167,42 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A stable response is that of the final order.
-    fn judge_stable(&mut self, issued: &Issued) {
-        let Some((_, position, response)) = &issued.stable else { return };
+    /// A reply at a site that has delivered a past shows all of it, with the same exception.
+    fn judge_past(&mut self, issued: &Issued, claimed: &Claimed, places: &Places) {
         let place = issued.id.and_then(|id| self.positions.get(&id));
-        if place.is_some_and(|place| place != position) {
+        let claim = &claimed.claim;
+        let is_committed = claim.tentative.is_empty() && place == Some(&(claim.committed + 1));
+        if is_committed || issued.past.is_empty() {
+            return;
+        }
+        let all = claim.tentative.len();
+        let is_missing = |id: &&OperationId| {
+            issued.past.contains(**id) && !self.precedes(claimed, places, all, **id)
+        };
+        if let Some(missing) = self.positions.keys().find(is_missing) {
+            self.violations.push(format!("{:?} lacks {missing} of its past", issued.id));
+        }
+    }
+
+    /// A barrier is reached when its past is final.
+    fn judge_barriers(&mut self) {
+        for (site, past, count) in &self.history.barriers {
+            let late =
+                |(id, position): &(&OperationId, &u64)| past.contains(**id) && *position > count;
+            if let Some((late, _)) = self.positions.iter().find(late) {
+                let what = format!("a barrier of site {site} has returned without {late}");
+                self.violations.push(what);
+            }
+        }
+    }
+
+    /// A stable response is that of the final order.
+    fn judge_stable(&mut self, issued: &Issued, position: u64, response: &Response) {
+        let place = issued.id.and_then(|id| self.positions.get(&id));
+        if place.is_some_and(|place| *place != position) {
             self.violations.push(format!("{:?} is not at {position}", issued.id));
         }
-        let Some(before) = self.states.get(*position as usize - 1) else { return };
+        let Some(before) = self.states.get(position as usize - 1) else { return };
         let expected = before.clone().apply(&issued.operation);
         if expected != *response {
             let what = format!("{:?}: stable {response:?}, not {expected:?}", issued.id);
@@ -210,7 +249,8 @@ impl<'a> Judge<'a> {
     /// The strong operations of a session keep their order, also across restarts of its site.
     fn judge_sessions(&mut self) {
         let mut last: BTreeMap<usize, u64> = BTreeMap::new();
-        for issued in self.history.requests.values().filter(|issued| issued.strong) {
+        let strong = self.history.requests.values().filter(|issued| issued.strong);
+        for issued in strong.filter(|issued| issued.session != GUEST) {
             let Some(place) = issued.id.and_then(|id| self.positions.get(&id)) else { continue };
             let last = last.entry(issued.session).or_default();
             if place < last {

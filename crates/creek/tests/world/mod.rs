@@ -8,14 +8,15 @@ mod judge;
 mod model;
 mod network;
 mod node;
+mod observers;
 mod procedures;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_creek::{Config, Digest, Executor, Output, Rule};
-use solera_machine::{Address, Input, Topology};
+use solera_creek::{Config, Digest, Executor, Output, Past, Rule};
+use solera_machine::{Address, Input, RequestId, Topology};
 use solera_random::Random;
 use solera_time::SiteId;
 
@@ -25,6 +26,7 @@ use self::history::History;
 use self::judge::Judge;
 use self::network::Network;
 use self::node::Node;
+use self::observers::{Observer, is_observer};
 use self::procedures::{Key, Lists};
 
 /// Time with faults, and most time until rest, in milliseconds.
@@ -42,6 +44,8 @@ pub(crate) struct Shape {
     pub(crate) tight: bool,
     /// Whether two of five sites fail for good; see [`ambush`].
     pub(crate) ambush: bool,
+    /// Whether clients wait for operations of others, and for pasts.
+    pub(crate) observes: bool,
     pub(crate) without: Option<Rule>,
 }
 
@@ -74,6 +78,14 @@ pub(crate) struct World {
     doomed: usize,
     dies_at: Option<u64>,
     ambush: Option<Ambush>,
+    /// Whether there are observers, and their randomness.
+    observes: bool,
+    watch: Random,
+    observers: BTreeMap<RequestId, Observer>,
+    /// Number of observers so far.
+    observed: u64,
+    /// What each site had delivered when its last reply was made.
+    pasts: Vec<Past>,
 }
 
 impl World {
@@ -86,6 +98,7 @@ impl World {
                 false => world.fail(),
             }
             world.invoke();
+            world.observe();
             world.step();
         }
         world.network.heal();
@@ -141,6 +154,11 @@ impl World {
             pause: 10 + random.below(60),
             doomed: random.index(shape.sites),
             ambush: shape.ambush.then(|| Ambush::From(200 + random.below(300))),
+            observes: shape.observes,
+            watch: Random::new(seed.wrapping_mul(7_919)),
+            observers: BTreeMap::new(),
+            observed: 0,
+            pasts: vec![Past::default(); shape.sites],
             dies_at: shape.dies.then(|| 500 + random.below(1_400)),
             random,
         }
@@ -187,6 +205,11 @@ impl World {
                 }
                 Output::<Lists>::Records(records) => self.nodes[site].store(&records),
                 Output::<Lists>::Reply { request, response, last } => {
+                    self.pasts[site] = self.nodes[site].pasts.pop_front().unwrap();
+                    if is_observer(request) {
+                        self.show(request, response, last);
+                        continue;
+                    }
                     self.history.reply(site, request, response);
                     self.replied(request, last);
                 }
@@ -224,6 +247,10 @@ impl World {
         }
         if statuses.windows(2).any(|pair| pair[0] != pair[1]) {
             reasons.push(format!("sites differ: {statuses:?}"));
+        }
+        let waiting = self.waiting_observers();
+        if waiting > 0 {
+            reasons.push(format!("{waiting} clients wait for what is final"));
         }
         let waiting = self.waiting_sessions();
         if waiting > 0 {

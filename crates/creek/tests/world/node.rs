@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use solera_creek::{Checkpoint, Config, Creek, Output, Recovery};
+use solera_creek::{Checkpoint, Config, Creek, Output, Past, Recovery};
 use solera_machine::{Input, Machine, Now};
 use solera_random::Random;
 use solera_time::{Monotonic, Physical};
@@ -22,6 +22,8 @@ pub(crate) struct Node {
     writing: Option<(Written, Checkpoint<Lists>)>,
     /// Outputs that have not been carried out. A crash loses them.
     pub(crate) pending: VecDeque<Output<Lists>>,
+    /// For each reply among them, what the machine had delivered.
+    pub(crate) pasts: VecDeque<Past>,
     /// Number of records in `pending`.
     undurable: usize,
     pub(crate) down_until: u64,
@@ -43,6 +45,7 @@ impl Node {
             checkpoint: None,
             writing: None,
             pending: VecDeque::new(),
+            pasts: VecDeque::new(),
             undurable: 0,
             down_until: 0,
             is_dead: false,
@@ -83,6 +86,9 @@ impl Node {
             if let Output::<Lists>::Records(records) = &output {
                 self.undurable += records.iter().count();
             }
+            if matches!(output, Output::<Lists>::Reply { .. }) {
+                self.pasts.push_back(self.machine.past());
+            }
             self.pending.push_back(output);
         }
     }
@@ -112,6 +118,7 @@ impl Node {
 
     pub(crate) fn crash(&mut self, until: u64) {
         self.pending.clear();
+        self.pasts.clear();
         self.undurable = 0;
         self.writing = None;
         self.is_up = false;

@@ -159,6 +159,11 @@ impl Hash {
         descending(self.stamped.keys().rev(), std::iter::from_fn(move || named.pop()))
     }
 
+    /// Returns the greatest field whose name is a stamp.
+    pub(crate) fn last_stamp(&self) -> Option<&Value> {
+        self.stamped.last_key_value().map(|(field, _)| field)
+    }
+
     /// Adds a field, or a part of one, of another part.
     pub(crate) fn absorb_field(&mut self, field: Value, cell: Cell) {
         self.change_or_add(&field, |known| known.absorb(cell));

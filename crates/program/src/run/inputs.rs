@@ -26,6 +26,51 @@ pub struct Limits {
     pub tape_bytes: u64,
 }
 
+impl Limits {
+    /// Checks that a value is within the limits for arguments. A run does not check its arguments.
+    ///
+    /// # Errors
+    /// If the value is too large, with its size and the limit, or if a handle in it has an empty
+    /// key.
+    pub fn check_argument(&self, value: &Value) -> Result<(), String> {
+        if has_empty_key(value) {
+            return Err("a handle's key must not be empty".to_owned());
+        }
+        let (size, most) = (size(value), self.value_bytes);
+        if size <= most {
+            return Ok(());
+        }
+        Err(format!("it takes {size} bytes, and a value may take {most} at most"))
+    }
+}
+
+fn has_empty_key(value: &Value) -> bool {
+    match value {
+        Value::Handle(handle) => handle.key.is_empty(),
+        Value::Option(of) => of.as_deref().is_some_and(has_empty_key),
+        Value::List(of) | Value::Struct(of) => of.iter().any(has_empty_key),
+        Value::Set(of) => of.iter().any(has_empty_key),
+        Value::Map(of) => of.iter().any(|(key, value)| has_empty_key(key) || has_empty_key(value)),
+        _ => false,
+    }
+}
+
+/// Returns the size of a value in bytes, as the interpreter counts it: 16 and the text for each
+/// value in it.
+fn size(value: &Value) -> u64 {
+    let (bytes, held): (usize, u64) = match value {
+        Value::Unit | Value::Bool(_) | Value::Int(_) | Value::Float(_) => (0, 0),
+        Value::String(text) => (text.len(), 0),
+        Value::Bytes(bytes) => (bytes.len(), 0),
+        Value::Handle(handle) => (handle.store.len() + handle.key.len(), 0),
+        Value::Option(of) => (0, of.as_deref().map_or(0, size)),
+        Value::List(of) | Value::Struct(of) => (0, of.iter().map(size).sum()),
+        Value::Set(of) => (0, of.iter().map(size).sum()),
+        Value::Map(of) => (0, of.iter().map(|(key, value)| size(key) + size(value)).sum()),
+    };
+    16 + bytes as u64 + held
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {

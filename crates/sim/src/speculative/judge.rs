@@ -52,6 +52,7 @@ impl SpeculativeSessions {
         if self.has_majority(world) {
             problems.extend(registers_differ(world));
         }
+        problems.extend(self.too_early());
         let history = self.history(world);
         problems.extend(checker::check(&history).into_iter().map(|found| found.to_string()));
         problems

@@ -1,14 +1,10 @@
 //! Operations that sessions invoke, and their counterparts in the checker's model.
 
 use solera_checker::speculative::{Failure, KeyCommand, Outcome, Procedure, Value};
-use solera_creek::{KeyProcedures, Procedures};
 use solera_data::{Key, Op, OpError, Outcome as Answer, Value as Bytes};
-use solera_site::speculative::Operation;
+use solera_procedures::{KeyResult, Procedure as Operation, Returned};
 
 use crate::random::Random;
-
-/// Results of an operation.
-pub(super) type Results = <KeyProcedures as Procedures>::Response;
 
 /// Keys that usually hold numbers, texts and sets.
 const NUMBERS: [&str; 2] = ["n0", "n1"];
@@ -20,7 +16,7 @@ const ELEMENTS: [&str; 4] = ["a", "b", "c", "d"];
 pub(super) fn operation(random: &mut Random) -> Operation {
     let length = random.weighted(&[(55, 1), (25, 2), (10, 3), (10, 5)]);
     let reads = random.chance(15);
-    (0..length).map(|_| command(random, reads)).collect()
+    Operation::of_steps((0..length).map(|_| command(random, reads)).collect())
 }
 
 fn command(random: &mut Random, reads: bool) -> (Key, Op) {
@@ -72,14 +68,17 @@ fn bytes(text: &str) -> Bytes {
 pub(super) fn reads() -> impl Iterator<Item = Operation> {
     [Op::Get, Op::SetMembers].into_iter().map(|op| {
         let keys = NUMBERS.iter().chain(&TEXTS).chain(&SETS);
-        keys.map(|key| (Key::from(key.as_bytes()), op.clone())).collect()
+        Operation::of_steps(keys.map(|key| (Key::from(key.as_bytes()), op.clone())).collect())
     })
 }
 
 /// Returns the procedure of the checker's model.
 pub(super) fn procedure(operation: &Operation) -> Procedure {
     let command = |(key, op): &(Key, Op)| (key.to_string(), key_command(op));
-    Procedure::Commands(operation.iter().map(command).collect())
+    let Operation::Keys { steps, .. } = operation else {
+        unreachable!("sessions invoke no {operation:?}")
+    };
+    Procedure::Commands(steps.iter().map(command).collect())
 }
 
 fn key_command(op: &Op) -> KeyCommand {
@@ -96,11 +95,14 @@ fn key_command(op: &Op) -> KeyCommand {
 }
 
 /// Returns the results of an operation as the checker's model states them.
-pub(super) fn results(results: &Results) -> Outcome {
-    Outcome::Each(results.iter().map(result).collect())
+pub(super) fn results(returned: &Returned) -> Outcome {
+    match returned {
+        Returned::Outcomes(results) => Outcome::Each(results.iter().map(result).collect()),
+        other => unreachable!("no operation of a session returns {other:?}"),
+    }
 }
 
-fn result(result: &Result<Answer, OpError>) -> Outcome {
+fn result(result: &KeyResult) -> Outcome {
     let failure = match result {
         Ok(Answer::Ok) => return Outcome::Done,
         Ok(Answer::Nil) => return Outcome::Value(None),

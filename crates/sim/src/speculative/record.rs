@@ -6,8 +6,9 @@ use crate::world::creeks::FinalOperation;
 use solera_checker::speculative::{Claim, Procedure, Reply, ReplyKind};
 use solera_creek::{Digest, Event, OperationId, Response, Tentative};
 use solera_machine::RequestId;
+use solera_procedures::Returned;
 
-use super::load::{Results, results};
+use super::load::results;
 
 /// An operation as it is invoked.
 #[derive(Debug)]
@@ -125,7 +126,7 @@ impl Record {
         &mut self,
         site: usize,
         request: RequestId,
-        response: Response<Results>,
+        response: Response<Returned>,
         last: bool,
     ) {
         let at = self.tick();
@@ -145,7 +146,7 @@ impl Record {
         }
     }
 
-    fn note(&mut self, request: RequestId, at: u64, response: Response<Results>) -> Option<()> {
+    fn note(&mut self, request: RequestId, at: u64, response: Response<Returned>) -> Option<()> {
         let issued = self.issued(request)?;
         let first = if issued.invocation.strong { ReplyKind::Tentative } else { ReplyKind::Weak };
         let (kind, id, order, result) = match response {
@@ -158,7 +159,7 @@ impl Record {
                 let order = solera_creek::Claim { committed, tentative: Vec::new() };
                 (ReplyKind::Stable, Some(id), order, response)
             }
-            Response::Busy => return None,
+            Response::Busy | Response::Forgotten { .. } | Response::Reached => return None,
         };
         let tentative = order.tentative.into_iter().map(known).collect();
         let order = Claim { committed: order.committed as usize, tentative };
@@ -225,9 +226,12 @@ impl Record {
 }
 
 /// Returns whether a reply must be the last one; `last` if both are right.
-fn is_last(response: &Response<Results>, strong: bool, last: bool) -> bool {
+fn is_last(response: &Response<Returned>, strong: bool, last: bool) -> bool {
     match response {
-        Response::Stable { .. } | Response::Busy => true,
+        Response::Stable { .. }
+        | Response::Busy
+        | Response::Forgotten { .. }
+        | Response::Reached => true,
         Response::Tentative(Tentative { id: None, .. }) => true,
         Response::Tentative(_) if !strong => last,
         Response::Tentative(_) | Response::Revised(_) => false,

@@ -1,8 +1,8 @@
-//! Redis' patterns: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a literal byte.
+//! Redis' patterns of keys: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a literal byte.
 
 /// Returns whether a pattern matches all of `text`. The time is at most proportional to the product
 /// of their lengths.
-pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
+pub fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
     // Place to continue if the rest does not match: the last star then matches one more byte.
     let mut again: Option<(&[u8], &[u8])> = None;
     loop {
@@ -31,7 +31,7 @@ pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
 }
 
 /// Returns whether a pattern matches some text that begins with `start`.
-pub(super) fn meets(pattern: &[u8], start: &[u8]) -> bool {
+pub fn meets(pattern: &[u8], start: &[u8]) -> bool {
     let mut rests = Vec::new();
     reach(pattern, &mut rests);
     for byte in start {

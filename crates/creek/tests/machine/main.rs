@@ -1,0 +1,5 @@
+//! Machines with every message under the test's control.
+
+mod cluster;
+mod protocol;
+mod waits;
