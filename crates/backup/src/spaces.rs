@@ -25,7 +25,7 @@ pub struct SpaceInfo {
     pub protocol: String,
     /// Number of that protocol, which is never reused.
     pub protocol_number: u8,
-    /// Strong commands; empty unless the level is `por`.
+    /// Strong commands; empty unless the level is `por` or `speculative`.
     pub strong: Vec<String>,
     /// Pairs of strong commands that conflict; empty unless the level is `por`.
     pub conflicts: Vec<[String; 2]>,
@@ -212,7 +212,7 @@ fn space(value: Value) -> Result<SpaceInfo, ScanError> {
         _ if info.declares() => {
             Err(ScanError::Answer("a space of level por without its strong commands and conflicts"))
         }
-        _ => Ok(info),
+        (strong, _) => Ok(SpaceInfo { strong: strong.unwrap_or_default(), ..info }),
     }
 }
 
@@ -362,6 +362,23 @@ mod tests {
                 "s: INCRBY+INCRBY: conflict | no conflict"
             ]
         );
+    }
+
+    #[test]
+    fn a_space_of_level_speculative_has_strong_commands_and_is_in_no_snapshot() {
+        let bulk = |text: &str| Value::Bulk(text.into());
+        let described = |strong: &[&str]| {
+            let strong = Value::Array(strong.iter().map(|name| bulk(name)).collect());
+            let texts = [("name", "o"), ("prefix", "o:"), ("level", "speculative")];
+            let texts = texts.map(|(name, text)| (bulk(name), bulk(text)));
+            let others = [(bulk("protocol-number"), Value::Integer(5)), (bulk("strong"), strong)];
+            super::space(Value::Map(texts.into_iter().chain(others).collect())).unwrap()
+        };
+        let one = described(&["SET", "INCRBY"]);
+        assert_eq!(one.strong, ["SET", "INCRBY"]);
+        assert!(!one.is_held());
+        let other = described(&["SET"]);
+        assert_eq!(lines(&[one, rest()], &[other, rest()]), ["o: INCRBY: strong | not strong"]);
     }
 
     #[test]

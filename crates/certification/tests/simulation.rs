@@ -25,7 +25,7 @@ fn shape(seed: u64, broken: Option<Rule>) -> Shape {
 
 #[test]
 fn seeds_hold() {
-    let count = std::env::var("SEEDS").map_or(80, |seeds| seeds.parse().unwrap());
+    let count = std::env::var("SEEDS").map_or(64, |seeds| seeds.parse().unwrap());
     let from: u64 = std::env::var("FROM").map_or(0, |from| from.parse().unwrap());
     let mut committed = 0;
     let (mut decided, mut ahead) = (0, 0);

@@ -141,7 +141,9 @@ fn left_out(header: &Header, space: &SpaceInfo) -> Option<String> {
         return None;
     }
     let (prefix, protocol) = (printable(&space.prefix), space.shown_protocol());
-    let without_snapshots = [solera_primary::PROTOCOL.number, solera_occult::PROTOCOL.number];
+    let without_snapshots =
+        [solera_primary::PROTOCOL, solera_occult::PROTOCOL, solera_creek::PROTOCOL];
+    let without_snapshots = without_snapshots.map(|protocol| protocol.number);
     Some(if without_snapshots.contains(&space.protocol_number) {
         format!(
             "keys with '{prefix}' are NOT in the backup, because protocol {protocol} stores them"

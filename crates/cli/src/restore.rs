@@ -291,8 +291,10 @@ fn settings_of(spaces: &[SpaceInfo]) -> String {
 fn toml_of(space: &SpaceInfo) -> String {
     let SpaceInfo { name, prefix, level, strong, conflicts, .. } = space;
     let mut lines = format!("[[space]]\nname = {name:?}\nprefix = {prefix:?}\nlevel = {level:?}\n");
-    if space.declares() {
+    if space.declares() || !strong.is_empty() {
         lines.push_str(&format!("strong = {strong:?}\n"));
+    }
+    if space.declares() {
         let pairs = match Relation::named(strong, conflicts) {
             Some(relation) => relation.pairs().iter().map(|pair| pair.map(str::to_owned)).collect(),
             // A newer version wrote the backup, and it contains commands that this version does not
@@ -340,6 +342,7 @@ mod tests {
             space("a", "causal", 1, None),
             space("n", "primary", 2, Some("accepted")),
             SpaceInfo { home, ..space("w", "pcpsi", 3, None) },
+            SpaceInfo { strong: vec!["INCRBY".to_owned()], ..space("o", "speculative", 5, None) },
             SpaceInfo {
                 of_type: Some("counter".to_owned()),
                 error: Some("0.5%".to_owned()),
@@ -354,6 +357,7 @@ mod tests {
         let of = |key: &[u8]| spec.spaces.space_of(key).to_string();
         assert_eq!(of(b"n:1"), "n = \"n:\" primary (answers when accepted)");
         assert_eq!(of(b"a:1"), "a = \"a:\" causal");
+        assert_eq!(of(b"o:1"), "o = \"o:\" speculative (strong INCRBY)");
         let described =
             "v = \"v:\" causal (counter, error 0.5%, lease 700 ms) (reads at least causal)";
         assert_eq!(of(b"v:1"), described);

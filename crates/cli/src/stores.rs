@@ -351,6 +351,11 @@ level = 'linearizable'
                     "line 4: store 'far': a password needs a user in the URL",
                 ),
                 (
+                    "'linearizable'",
+                    "'speculative'",
+                    "line 7: store 'far': a space of level 'speculative' takes part in no transaction with other stores",
+                ),
+                (
                     "level = 'linearizable'",
                     "",
                     "line 6: store 'far': a space of another cluster needs a level, the same as in that cluster",

@@ -137,8 +137,14 @@ fn by_group() -> String {
 }
 
 /// Levels of spaces, in the order of the columns of the table of commands on keys.
-const LEVELS: [Level; 5] =
-    [Level::Linearizable, Level::Por, Level::PcPsi, Level::Causal, Level::Eventual];
+const LEVELS: [Level; 6] = [
+    Level::Linearizable,
+    Level::Por,
+    Level::PcPsi,
+    Level::Causal,
+    Level::Speculative,
+    Level::Eventual,
+];
 
 /// Returns how a command is executed on a key in a space of a level, as the reference shows it;
 /// `None` for commands that do not act on keys.
@@ -147,6 +153,7 @@ fn executed(command: &Described, level: Level) -> Option<&'static str> {
     Some(match (Relation::of(level).is_strong(command.id)?, level) {
         (_, Level::PcPsi) if command.writes_keys() => "at the home",
         (_, Level::PcPsi) => "at the site",
+        (_, Level::Speculative) => "weak",
         (true, _) => "strong",
         (false, Level::Eventual) if is_new => "refused",
         (false, _) if is_new => "only in strong transactions",
@@ -162,13 +169,12 @@ fn on_keys() -> String {
             CommandId::Setnx => "`SETNX`, `SET … NX`".to_owned(),
             _ => code(&command.name.to_uppercase()),
         };
-        let [a, b, c, d, e] = LEVELS.map(|level| executed(command, level));
-        let cells = [a?, b?, c?, d?, e?].map(str::to_owned);
-        let [linearizable, por, pcpsi, causal, eventual] = cells;
-        Some([name, linearizable, por, pcpsi, causal, eventual])
+        let [a, b, c, d, e, f] = LEVELS.map(|level| executed(command, level));
+        let [a, b, c, d, e, f] = [a?, b?, c?, d?, e?, f?].map(str::to_owned);
+        Some([name, a, b, c, d, e, f])
     });
-    let [a, b, c, d, e] = LEVELS.map(|level| code(level.name()));
-    table(["command", &a, &b, &c, &d, &e], rows)
+    let [a, b, c, d, e, f] = LEVELS.map(|level| code(level.name()));
+    table(["command", &a, &b, &c, &d, &e, &f], rows)
 }
 
 /// Returns a request of a command that succeeds where the command is accepted; `None` if it cannot
@@ -280,6 +286,7 @@ async fn listed_execution_on_keys_is_that_of_a_server() {
             let accepted = match (cell, begin) {
                 ("at the home" | "at the site", "" | "MULTI" | "SOLERA.BEGIN PCPSI") => true,
                 ("at the home" | "at the site", _) | (_, "SOLERA.BEGIN PCPSI") => false,
+                ("weak", begin) => matches!(begin, "" | "MULTI"),
                 ("strong", "" | "MULTI") => true,
                 ("strong", begin) => begin == "SOLERA.BEGIN STRONG",
                 ("only in strong transactions", begin) => begin == "SOLERA.BEGIN STRONG",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use solera_backup::Allow;
-use solera_config::{Baseline, ClusterSpec, LogSpec, Overrides, Runs, User};
+use solera_config::{Baseline, ClusterSpec, LogSpec, Overrides, Runs, Space, User};
 use solera_node::{AdminListener, Cluster, raise_descriptor_limit};
 
 use crate::log::Log;
@@ -248,6 +248,9 @@ fn print_settings(spec: &ClusterSpec) {
         if let Some(level) = space.at_least {
             output!("    SOLERA.READ reads them at level {level} or a stronger one");
         }
+        if space.runs == Runs::Speculative {
+            output!("    experimental; {}", strong_commands(space));
+        }
         if matches!(space.runs, Runs::Primary(_)) {
             output!("    an example protocol, not for production data");
         }
@@ -264,6 +267,14 @@ fn print_settings(spec: &ClusterSpec) {
             }
             false => output!("\n  users: commands require AUTH"),
         }
+    }
+}
+
+/// Names the strong commands of a space of level `speculative`.
+fn strong_commands(space: &Space) -> String {
+    match &*space.relation.strong() {
+        [] => "no command is strong".to_owned(),
+        strong => format!("strong commands are {}", strong.join(", ")),
     }
 }
 

@@ -206,7 +206,7 @@ mod tests {
         };
         assert_eq!(
             of("dangerous"),
-            "info config solera.sites solera.home solera.at-risk solera.export solera.leaders solera.phase client|no-evict \
+            "info config solera.sites solera.home solera.at-risk solera.export solera.leaders solera.log solera.phase client|no-evict \
              client|list client|kill config|get acl|list acl|users acl|getuser solera.module|load solera.module|drop"
         );
         assert!(of("connection").ends_with(

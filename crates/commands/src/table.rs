@@ -118,7 +118,7 @@ const fn slots(seed: u64) -> Option<[u8; SLOTS]> {
 /// Hashes the length and four letters of a name of three letters or more, in any case.
 const fn slot(seed: u64, name: &[u8]) -> usize {
     let len = name.len();
-    let letters = u32::from_le_bytes([name[0], name[1], name[len - 2], name[len - 1]]);
+    let letters = u32::from_le_bytes([name[0], name[len - 3], name[len - 2], name[len - 1]]);
     let fingerprint = ((letters | 0x2020_2020) as u64) << 8 | (len as u64 & 0xff);
     (fingerprint.wrapping_mul(seed) >> (64 - SLOTS.trailing_zeros())) as usize
 }

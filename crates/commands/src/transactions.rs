@@ -67,6 +67,9 @@ impl Command {
             | CommandId::SoleraAttach
             | CommandId::SoleraBarrier
             | CommandId::SoleraModule
+            | CommandId::SoleraStable
+            | CommandId::SoleraState
+            | CommandId::SoleraLog
             | CommandId::SoleraCall
             | CommandId::SoleraPhase => InTransaction::None,
             CommandId::Setnx | CommandId::Watch | CommandId::SoleraTxid => InTransaction::Strong,

@@ -260,14 +260,16 @@ const SPACES: [Setting; 11] = [
         SPACE,
         "level",
         Required,
-        "[level](spaces.md) of its keys: `linearizable`, `por`, `pcpsi`, `causal` or `eventual`; or `primary`, an \
-         [example of a protocol](../guide/primary.md) that requires `examples` in [`[development]`](#development)",
+        "[level](spaces.md) of its keys: `linearizable`, `por`, `pcpsi`, `causal`, `speculative` (experimental) or \
+         `eventual`; or `primary`, an [example of a protocol](../guide/primary.md) that requires `examples` in \
+         [`[development]`](#development)",
     ),
     fixed(
         SPACE,
         "strong",
-        Rule("every command that changes its key"),
-        "with level `por`: the commands that are [strong](spaces.md#strong-commands)",
+        Rule("`por`: every command that changes its key; `speculative`: none"),
+        "with level `por`: the commands that are [strong](spaces.md#strong-commands). With level `speculative`: those \
+         that are [strong unless a call says otherwise](spaces.md#speculative)",
     ),
     fixed(
         SPACE,
@@ -315,7 +317,8 @@ const SPACES: [Setting; 11] = [
         "at_least",
         Unset,
         "weakest level at which [`SOLERA.READ`](spaces.md#the-weakest-level-of-reads) may read its keys: `causal` or \
-         `eventual`, or the strongest level of reads of the space; not with `pcpsi` and `primary` (experimental)",
+         `eventual`, or the strongest level of reads of the space; not with `pcpsi`, `speculative` and `primary` \
+         (experimental)",
     ),
 ];
 

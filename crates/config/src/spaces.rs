@@ -24,8 +24,8 @@ pub struct Space {
     pub name: String,
     /// Prefix of its keys; the longest prefix wins.
     pub prefix: String,
-    /// Guarantee of its operations. A space that UniStore does not run has no guarantee of the
-    /// lattice: its level is the weakest one, and [`Space::level_name`] returns the protocol.
+    /// Guarantee of its operations. A space that `primary` runs has no guarantee of the lattice:
+    /// its level is the weakest one, and [`Space::level_name`] returns the protocol.
     pub level: Level,
     /// Protocol.
     pub runs: Runs,
@@ -43,7 +43,10 @@ impl Space {
     /// Creates a space with the strong commands and conflicts of its level.
     pub fn new(name: impl Into<String>, prefix: impl Into<String>, level: Level) -> Space {
         let relation = Relation::of(level);
-        let runs = Runs::UniStore;
+        let runs = match level {
+            Level::Speculative => Runs::Speculative,
+            _ => Runs::UniStore,
+        };
         let (name, prefix) = (name.into(), prefix.into());
         Space { name, prefix, level, runs, relation, of_type: None, error: None, at_least: None }
     }
@@ -56,6 +59,16 @@ impl Space {
     /// Creates a space that Occult runs.
     pub fn occult(name: impl Into<String>, prefix: impl Into<String>, home: SpaceHome) -> Space {
         Space { runs: Runs::Occult(home), ..Space::new(name, prefix, Level::PcPsi) }
+    }
+
+    /// Creates a space of level `speculative`. `relation` names its strong commands; conflicts have
+    /// no meaning there, because all operations have one order.
+    pub fn speculative(
+        name: impl Into<String>,
+        prefix: impl Into<String>,
+        relation: Relation,
+    ) -> Space {
+        Space { relation, ..Space::new(name, prefix, Level::Speculative) }
     }
 
     /// Returns the bound of its keys, if they have one.
@@ -102,7 +115,7 @@ impl Space {
     /// Returns the level's name in `solera.toml`.
     pub fn level_name(&self) -> &'static str {
         match self.runs {
-            Runs::UniStore | Runs::Occult(_) => self.level.name(),
+            Runs::UniStore | Runs::Occult(_) | Runs::Speculative => self.level.name(),
             Runs::Primary(_) => PRIMARY,
         }
     }
@@ -116,6 +129,12 @@ impl fmt::Display for Space {
             Runs::Primary(answer) => return write!(f, " (answers when {answer})"),
             Runs::Occult(SpaceHome::Site(site)) => {
                 return write!(f, " (home {})", site.index() + 1);
+            }
+            Runs::Speculative => {
+                return match &*self.relation.strong() {
+                    [] => Ok(()),
+                    strong => write!(f, " (strong {})", strong.join(" ")),
+                };
             }
             Runs::Occult(SpaceHome::Hash) | Runs::UniStore => {}
         }
@@ -138,11 +157,17 @@ impl fmt::Display for Space {
 pub(crate) const PRIMARY: &str = "primary";
 
 /// Levels that this version supports.
-const SERVED: [Level; 5] =
-    [Level::Linearizable, Level::Por, Level::PcPsi, Level::Causal, Level::Eventual];
+const SERVED: [Level; 6] = [
+    Level::Linearizable,
+    Level::Por,
+    Level::PcPsi,
+    Level::Causal,
+    Level::Speculative,
+    Level::Eventual,
+];
 
 /// Returns the levels that this version supports.
-pub(crate) fn served() -> [Level; 5] {
+pub(crate) fn served() -> [Level; 6] {
     SERVED
 }
 
@@ -165,6 +190,12 @@ pub enum SpaceError {
     /// This version does not support the level.
     #[error("space '{0}': {why}", why = why_not_served(*.1))]
     NotServed(String, Level),
+    /// Two spaces have the level `speculative`.
+    #[error(
+        "the spaces '{0}' and '{1}' both have the level 'speculative': a cluster has at most one such \
+         space"
+    )]
+    TwoSpeculative(String, String),
 }
 
 fn why_not_served(level: Level) -> String {
@@ -181,6 +212,7 @@ impl SpaceError {
         match self {
             SpaceError::SamePrefix(_, name)
             | SpaceError::SameName(name)
+            | SpaceError::TwoSpeculative(_, name)
             | SpaceError::NotServed(name, _) => name,
         }
     }
@@ -195,6 +227,8 @@ pub struct Spaces {
     run_primary: bool,
     /// Whether Occult runs any of them.
     run_occult: bool,
+    /// Index of the space of level `speculative`.
+    speculative: Option<usize>,
     /// Whether any of them has a type.
     have_types: bool,
     /// Whether any of them has a bound.
@@ -207,6 +241,7 @@ impl Default for Spaces {
             spaces: vec![default_space()],
             run_primary: false,
             run_occult: false,
+            speculative: None,
             have_types: false,
             have_bounds: false,
         }
@@ -221,7 +256,8 @@ impl Spaces {
     /// Creates the spaces of a configuration, with the default space if none has the empty prefix.
     ///
     /// # Errors
-    /// Two names or prefixes are equal, or a level is not supported.
+    /// Two names or prefixes are equal, a level is not supported, or two spaces have the level
+    /// `speculative`.
     pub fn new(mut spaces: Vec<Space>) -> Result<Self, SpaceError> {
         for (i, space) in spaces.iter().enumerate() {
             if !Spaces::serves(space.level) {
@@ -234,6 +270,10 @@ impl Spaces {
                 if other.name == space.name {
                     return Err(SpaceError::SameName(space.name.clone()));
                 }
+                if [other, space].iter().all(|it| it.runs == Runs::Speculative) {
+                    let (one, other) = (other.name.clone(), space.name.clone());
+                    return Err(SpaceError::TwoSpeculative(one, other));
+                }
             }
         }
         if spaces.iter().all(|space| !space.prefix.is_empty()) {
@@ -243,9 +283,10 @@ impl Spaces {
         let runs = |wanted: fn(Runs) -> bool| spaces.iter().any(|space| wanted(space.runs));
         let run_primary = runs(|runs| matches!(runs, Runs::Primary(_)));
         let run_occult = runs(|runs| matches!(runs, Runs::Occult(_)));
+        let speculative = spaces.iter().position(|space| space.runs == Runs::Speculative);
         let have_types = spaces.iter().any(|space| space.of_type.is_some());
         let have_bounds = spaces.iter().any(|space| space.bound().is_some());
-        Ok(Spaces { spaces, run_primary, run_occult, have_types, have_bounds })
+        Ok(Spaces { spaces, run_primary, run_occult, speculative, have_types, have_bounds })
     }
 
     /// Returns whether any space has a type.
@@ -308,6 +349,31 @@ impl Spaces {
         self.run_occult && matches!(self.space_of(key).runs, Runs::Occult(_))
     }
 
+    /// Returns whether a space has the level `speculative`.
+    pub fn run_speculative(&self) -> bool {
+        self.speculative.is_some()
+    }
+
+    /// Returns the space of level `speculative`, if there is one.
+    pub fn speculative(&self) -> Option<&Space> {
+        Some(&self.spaces[self.speculative?])
+    }
+
+    /// Returns the reason why no site can be added or removed, if a space prevents it.
+    pub fn why_sites_are_fixed(&self) -> Option<String> {
+        let name = &self.speculative()?.name;
+        Some(format!(
+            "no site can be added or removed while a space has the level 'speculative' ('{name}'), because its \
+             protocol does not follow changes of the list of sites"
+        ))
+    }
+
+    /// Returns whether a key is in the space of level `speculative`.
+    pub fn is_speculative(&self, key: &[u8]) -> bool {
+        let Some(place) = self.speculative else { return false };
+        key.starts_with(self.spaces[place].prefix.as_bytes()) && self.place_of(key) == place
+    }
+
     /// Returns whether `primary` runs any space.
     pub fn run_primary(&self) -> bool {
         self.run_primary
@@ -321,7 +387,7 @@ impl Spaces {
         let space = self.space_of(key);
         match space.runs {
             Runs::Primary(answer) => Some((space, answer)),
-            Runs::UniStore | Runs::Occult(_) => None,
+            Runs::UniStore | Runs::Occult(_) | Runs::Speculative => None,
         }
     }
 
@@ -397,13 +463,43 @@ mod tests {
         let same = SpaceError::SamePrefix("a".into(), "b".into());
         assert_eq!(two(causal("a", "x"), causal("b", "x")), same);
         assert_eq!(two(causal("a", "x"), causal("a", "y")), SpaceError::SameName("a".into()));
-        let mixed = Spaces::new(vec![Space::new("a", "x", Level::Speculative)]);
-        assert_eq!(mixed, Err(SpaceError::NotServed("a".into(), Level::Speculative)));
+        let speculative = |name, prefix| Space::new(name, prefix, Level::Speculative);
+        let error = two(speculative("a", "x"), speculative("b", "y"));
+        assert_eq!(error, SpaceError::TwoSpeculative("a".into(), "b".into()));
+        let text = "the spaces 'a' and 'b' both have the level 'speculative'";
+        assert!(error.to_string().starts_with(text), "{error}");
         for level in [Level::Quorum, Level::LocalQuorum] {
             let error = Spaces::new(vec![Space::new("a", "x", level)]).unwrap_err();
             let known = "a level of Apache Cassandra, which this version cannot use as a store yet";
             assert!(error.to_string().contains(&format!("space 'a': '{level}' is {known}")));
             assert_eq!(error.space(), "a");
         }
+    }
+
+    #[test]
+    fn the_speculative_space_has_its_keys_except_those_of_a_longer_prefix() {
+        let causal = |name, prefix| Space::new(name, prefix, Level::Causal);
+        let orders = Space::new("orders", "order:", Level::Speculative);
+        let spaces =
+            vec![causal("all", "o"), orders.clone(), causal("old", "order:old:"), causal("x", "x")];
+        let spaces = Spaces::new(spaces).unwrap();
+        assert!(spaces.run_speculative());
+        assert_eq!(spaces.speculative(), Some(&orders));
+        for (key, expected) in [
+            ("order:", true),
+            ("order:1", true),
+            ("order:solera:x", true),
+            ("order:old", true),
+            ("order:old:1", false),
+            ("order", false),
+            ("other", false),
+            ("x", false),
+            ("", false),
+        ] {
+            assert_eq!(spaces.is_speculative(key.as_bytes()), expected, "{key}");
+        }
+        let without = Spaces::default();
+        assert!(!without.run_speculative() && without.speculative().is_none());
+        assert!(!without.is_speculative(b"order:1"));
     }
 }

@@ -76,7 +76,8 @@ fn suggestion(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Leve
     let matching: Vec<&str> = matching.map(|(name, _)| name.as_str()).collect();
     if matching.is_empty() {
         let all: Vec<_> = all.iter().map(|(name, level)| format!("{name} ({level})")).collect();
-        let served = accepts.iter().filter(|level| Spaces::serves(**level));
+        let usable = |level: &&Level| Spaces::serves(**level) && **level != Level::Speculative;
+        let served = accepts.iter().filter(usable);
         let declared = served.map(Level::to_string).collect::<Vec<_>>().join(" or ");
         return format!(
             "none of the spaces {} matches: add one that is {declared} to solera.toml, or declare `{store}` weaker",
@@ -136,10 +137,8 @@ fn place<'a>(
     own: &Own,
     stores: &[Store],
 ) -> Result<(usize, &'a str), String> {
-    if own.is_unusable(space) {
-        return Err(format!(
-            "the store `{store}` cannot be bound to {space}, which runs a protocol that has no transactions"
-        ));
+    if let Some(why) = own.why_unusable(space) {
+        return Err(format!("the store `{store}` cannot be bound to {why}"));
     }
     let is_own = own.names().any(|name| name == space);
     let Some((database, foreign)) = space.split_once('/').filter(|_| !is_own) else {

@@ -16,11 +16,12 @@ use solera_program::ir::{Instr, Program, Transaction};
 use solera_program::run::spell;
 use solera_program::span::Position;
 use solera_program::value::Value;
+use solera_session::CallLevel;
 use solera_spaces::System;
 
 use crate::library::Compiled;
 use crate::own::Own;
-use crate::{Answered, Shared, answer, binding, connections, registry};
+use crate::{Answered, Shared, answer, binding, connections, registry, speculative};
 
 /// Calls a transaction of a loaded module.
 pub(crate) async fn call(
@@ -28,7 +29,7 @@ pub(crate) async fn call(
     local: &Local,
     caller: Caller,
     (name, transaction): (&str, &str),
-    args: &[Vec<u8>],
+    (args, level): (&[Vec<u8>], Option<CallLevel>),
 ) -> Answered {
     let entry = registry::entry(&caller, name).await?;
     let compiled = shared.library.get(&caller, &entry.digest).await?;
@@ -46,6 +47,16 @@ pub(crate) async fn call(
             transaction.escape_debug()
         ));
     };
+    if speculative::is_bound(&module, &entry.binds, local)? {
+        let compiled = (&compiled, &*entry.digest);
+        return speculative::call(shared, local, &caller, compiled, (name, index), (args, level))
+            .await;
+    }
+    if level.is_some() {
+        return Err(format!(
+            "ERR WEAK and STRONG are for modules whose stores are a space of level speculative, and '{name}' has others"
+        ));
+    }
     let limits = &shared.settings.limits;
     let args = arguments(&program, &program.transactions[index], args, limits)?;
     let own = Own::of_caller(local, Some(caller));

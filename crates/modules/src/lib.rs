@@ -19,6 +19,7 @@ mod request;
 #[cfg(test)]
 mod scene;
 mod settings;
+mod speculative;
 mod upkeep;
 
 use std::fmt;
@@ -30,6 +31,7 @@ use solera_mixt::store::{Database, Location};
 use solera_mixt::worker::Worker;
 use solera_node::{Incomplete, Local, Modules};
 use solera_resp::Value;
+use solera_spaces::digest;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
@@ -37,6 +39,7 @@ use self::library::Library;
 use self::own::Own;
 use self::request::Request;
 pub use self::settings::Settings;
+use self::speculative::Installed;
 use self::upkeep::Upkeep;
 
 /// A database of another system that modules can use besides the cluster's own spaces.
@@ -63,6 +66,7 @@ struct Shared {
     stores: Vec<Store>,
     library: Library,
     upkeep: Upkeep,
+    installed: Installed,
     /// Runs phases for coordinators in other processes.
     worker: Worker,
 }
@@ -86,7 +90,9 @@ impl Host {
         let databases = stores.iter().map(|store| store.database.clone());
         let (library, worker) = (Library::new(databases.collect()), Worker::default());
         let free = Semaphore::new(settings.calls.clamp(1, Semaphore::MAX_PERMITS));
-        let shared = Arc::new(Shared { settings, free, stores, library, upkeep, worker });
+        let installed = Installed::default();
+        let shared =
+            Arc::new(Shared { settings, free, stores, library, upkeep, installed, worker });
         threads[0].handle.spawn(upkeep::run(Arc::downgrade(&shared), work, settings));
         Ok(Host { shared, threads, next: AtomicUsize::new(0) })
     }
@@ -193,11 +199,17 @@ impl Shared {
         match request {
             Request::Check { .. } => unreachable!("a check needs no session"),
             Request::Load { name, source, replace, binds } => {
-                let module = library::compile(&name, &source)?.module;
+                let compiled = library::compile(&name, &source)?;
+                let module = &compiled.module;
                 // A wrong binding is reported when the module is loaded, not at each call.
-                let own = Own::of_caller(local, None);
-                let bindings = binding::bind(&module, &binds, &own, &self.stores)?;
-                binding::check_operations(&module, &bindings, &own, &self.stores).await?;
+                if speculative::is_bound(module, &binds, local)? {
+                    let server = local.call_as_server();
+                    speculative::install(&server, &compiled, &digest(&source)).await?;
+                } else {
+                    let own = Own::of_caller(local, None);
+                    let bindings = binding::bind(module, &binds, &own, &self.stores)?;
+                    binding::check_operations(module, &bindings, &own, &self.stores).await?;
+                }
                 registry::load(&caller, &name, &source, (replace, &binds)).await?;
                 Ok(Value::Simple("OK".to_owned()))
             }
@@ -211,8 +223,8 @@ impl Shared {
                 let source = registry::source(&caller, &entry.digest).await?;
                 Ok(Value::Bulk(source.into_bytes()))
             }
-            Request::Call { module, transaction, args } => {
-                call::call(self, local, caller, (&module, &transaction), &args).await
+            Request::Call { module, transaction, args, level } => {
+                call::call(self, local, caller, (&module, &transaction), (&args, level)).await
             }
             Request::Phase(phase) => phase::phase(self, local, caller, phase).await,
             Request::Resume { ticket } => call::resume(self, local, caller, &ticket).await,

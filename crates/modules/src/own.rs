@@ -45,14 +45,19 @@ impl Own {
         Own { local: local.clone(), principal, layout, first: Arc::new(Mutex::new(first)) }
     }
 
-    /// Returns the names of the spaces.
+    /// Returns the names of the spaces that modules can use.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.layout.spaces().iter().map(|space| &*space.name)
+        let names = self.layout.spaces().iter().map(|space| &*space.name);
+        names.filter(|name| self.layout.why_unfit(name).is_none())
     }
 
-    /// Returns whether a space with this name exists but cannot be used by modules.
-    pub(crate) fn is_unusable(&self, name: &str) -> bool {
-        self.local.lacks_transactions(name)
+    /// Returns the reason why modules cannot use a space with this name; `None` if they can, or no
+    /// space has it.
+    pub(crate) fn why_unusable(&self, name: &str) -> Option<String> {
+        match self.local.lacks_transactions(name) {
+            true => Some(format!("{name}, which runs a protocol that has no transactions")),
+            false => self.layout.why_unfit(name).map(|why| format!("{name}: {why}")),
+        }
     }
 
     fn session(&self) -> SpacesSession<Sessions> {

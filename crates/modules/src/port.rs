@@ -124,6 +124,7 @@ fn reply(answer: session::Answer) -> Reply {
         | session::Answer::Abort(())
         | session::Answer::Watch(())
         | session::Answer::AttachUntil(()) => Reply::Done,
+        session::Answer::Speculate(_) => unreachable!("`typed` makes no such command"),
         session::Answer::Txid(name) => Reply::Name(name.to_string()),
         session::Answer::OnKey(outcome) => Reply::Key(outcome),
         session::Answer::Outcome(committed) => Reply::Outcome(committed),

@@ -1,20 +1,45 @@
 //! Parser for SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE.
 
 use solera_commands::unknown_subcommand;
+use solera_session::CallLevel;
 
 /// A parsed request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    Load { name: String, source: String, replace: bool, binds: Binds },
-    Drop { name: String },
+    Load {
+        name: String,
+        source: String,
+        replace: bool,
+        binds: Binds,
+    },
+    Drop {
+        name: String,
+    },
     List,
-    Source { name: String },
-    Check { name: String, source: String },
-    Call { module: String, transaction: String, args: Vec<Vec<u8>> },
-    Resume { ticket: String },
+    Source {
+        name: String,
+    },
+    Check {
+        name: String,
+        source: String,
+    },
+    /// `level` is that of an operation of the speculative space; `None` for its final result.
+    Call {
+        module: String,
+        transaction: String,
+        args: Vec<Vec<u8>>,
+        level: Option<CallLevel>,
+    },
+    Resume {
+        ticket: String,
+    },
     Incomplete,
-    Complete { transaction: String },
-    Forget { transaction: String },
+    Complete {
+        transaction: String,
+    },
+    Forget {
+        transaction: String,
+    },
     Phase(Phase),
 }
 
@@ -77,6 +102,15 @@ fn call(words: &[Vec<u8>]) -> Result<Request, String> {
             _ => Err("ERR SOLERA.CALL FORGET takes the name of one transaction".to_owned()),
         };
     }
+    let level = match &words[0] {
+        word if word.eq_ignore_ascii_case(b"weak") => Some(CallLevel::Weak),
+        word if word.eq_ignore_ascii_case(b"strong") => Some(CallLevel::Strong),
+        _ => None,
+    };
+    let (name, args) = match (level, &words[1..]) {
+        (Some(_), [name, args @ ..]) => (text(name, "a transaction's name")?, args),
+        (_, args) => (name, args),
+    };
     let Some((module, transaction)) = name.rsplit_once('.') else {
         return Err(format!(
             "ERR '{}' is not a transaction: write module.transaction",
@@ -84,7 +118,7 @@ fn call(words: &[Vec<u8>]) -> Result<Request, String> {
         ));
     };
     let (module, transaction) = (module.to_owned(), transaction.to_owned());
-    Ok(Request::Call { module, transaction, args: words[1..].to_vec() })
+    Ok(Request::Call { module, transaction, args: args.to_vec(), level })
 }
 
 fn phase(words: &[Vec<u8>], most: usize) -> Result<Phase, String> {
@@ -234,12 +268,15 @@ mod tests {
 
     #[test]
     fn names_are_split_at_the_last_dot() {
-        let Ok(Request::Call { module, transaction, args }) =
-            read(&[b"SOLERA.CALL", b"a.b.c", b"1"])
-        else {
-            panic!("it is a call")
-        };
-        assert_eq!((&*module, &*transaction, args), ("a.b", "c", vec![b"1".to_vec()]));
+        let words = [&b"SOLERA.CALL"[..], b"a.b.c", b"1"];
+        let weak = [&b"SOLERA.CALL"[..], b"Weak", b"a.b.c", b"1"];
+        for (words, expected) in [(&words[..], None), (&weak[..], Some(CallLevel::Weak))] {
+            let Ok(Request::Call { module, transaction, args, level }) = read(words) else {
+                panic!("it is a call")
+            };
+            assert_eq!((&*module, &*transaction, args), ("a.b", "c", vec![b"1".to_vec()]));
+            assert_eq!(level, expected);
+        }
     }
 
     #[test]

@@ -822,6 +822,9 @@ fn add_protocols(status: &mut SiteStatus, sample: &WorkerSample) {
     if let Some(occult) = &sample.occult {
         status.occult.get_or_insert_default().add(occult);
     }
+    if let Some(speculative) = &sample.speculative {
+        status.speculative.get_or_insert_default().add(speculative);
+    }
     status.reads.add(&sample.reads);
     if let Some(bounds) = &sample.bounds {
         status.bounds.get_or_insert_default().add(bounds);
@@ -886,6 +889,14 @@ fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
             occult.scheme = solera_session::scheme(spec);
         }
     }
+    if spec.spaces.run_speculative()
+        && config.unistore.address.worker == solera_session::SPECULATIVE_WORKER
+    {
+        config = config.with_creek();
+        if let Some(creek) = &mut config.creek {
+            creek.leader = spec.leader;
+        }
+    }
     if spec.spaces.have_bounds() {
         let policy = |error: ErrorBound| Policy {
             tolerance_ppm: error.tolerance_ppm,
@@ -924,6 +935,28 @@ mod tests {
         assert_eq!(status.uniformity_ms, None);
         let lags: Vec<_> = status.lag_ms.into_iter().collect();
         assert_eq!(lags, [("california".to_owned(), Some(3.0)), ("frankfurt".to_owned(), None)]);
+    }
+
+    #[test]
+    fn one_worker_of_each_site_runs_the_speculative_space() {
+        let text = "workers = 2\nleader = 'us'\n[[site]]\nname = 'eu'\n[[site]]\nname = 'us'\n\
+                    [[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'speculative'";
+        let spec = solera_config::sample::parse(text);
+        let topology = Arc::new(spec.topology());
+        let leader = |spec: &ClusterSpec, site, worker| {
+            let address = Address { site: SiteId(site), worker };
+            let mut config = machine_config(spec, address, &topology);
+            config.journal = false;
+            let creek = site_config(spec, config).creek?;
+            assert!(!creek.journal);
+            Some(creek.leader)
+        };
+        for site in 0..2 {
+            assert_eq!(leader(&spec, site, 0), Some(SiteId(1)));
+            assert_eq!(leader(&spec, site, 1), None);
+        }
+        let without = solera_config::sample::parse(text.split("[[space]]").next().unwrap());
+        assert_eq!(leader(&without, 0, 0), None);
     }
 
     #[test]

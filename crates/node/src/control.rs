@@ -7,7 +7,10 @@ use solera_config::ClusterSpec;
 use solera_journal::Event;
 use solera_machine::{Address, JobId};
 use solera_membership::Change;
-use solera_session::{Ask, AskBound, Batch, Bound, Delegation, Page, SitesReport, ToPrimary};
+use solera_session::{
+    Ask, AskBound, Batch, Bound, Delegation, FromSpeculative, Page, SitesReport, ToPrimary,
+    ToSpeculative,
+};
 use solera_site::{JobResult, Message};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::{AtRisk, Held};
@@ -55,6 +58,8 @@ pub(crate) enum Control {
     Occult(solera_occult::Command, oneshot::Sender<solera_occult::Response>),
     /// Reads the interval or the holders of a counter for another worker's session.
     Bound(AskBound, oneshot::Sender<Bound>),
+    /// Sends the machine of the speculative space a request of another worker's session.
+    Speculative(Box<ToSpeculative>, oneshot::Sender<FromSpeculative>),
     /// Runs a closure on the worker's thread.
     Run(Box<dyn FnOnce() + Send>),
     /// Replaces the settings.
@@ -88,6 +93,7 @@ impl Control {
                 | Control::Primary(..)
                 | Control::Occult(..)
                 | Control::Bound(..)
+                | Control::Speculative(..)
         )
     }
 }

@@ -23,16 +23,20 @@ pub(crate) fn identity(spec: &ClusterSpec) -> Identity {
         primary: spec.spaces.run_primary(),
         occult: spec.spaces.run_occult(),
         reservations: spec.spaces.have_bounds(),
-        creek: false,
+        creek: spec.spaces.run_speculative(),
         trial: false,
     };
-    let agreed = [
+    let mut agreed = vec![
         ("partitions", spec.partitions.to_string()),
         ("protocol", spec.protocol.name().to_owned()),
         ("leader", spec.sites[spec.leader.index()].name.clone()),
         (WITH_THE_SITES, spec.f.to_string()),
         ("the spaces", spaces.join(", ")),
     ];
+    if spec.spaces.run_speculative() {
+        let sites: Vec<&str> = spec.sites.iter().map(|site| &*site.name).collect();
+        agreed.push(("the sites of the speculative space", sites.join(", ")));
+    }
     Identity {
         cluster: spec.name.clone(),
         id: spec.id(),
@@ -99,6 +103,35 @@ admin = 'c:3'
         let caller = Card { clock_us: called.clock_us, ..card(&long, id(0), id(1), 2) };
         assert_eq!(check(&called, &caller, true, &short), Ok(0));
         assert_eq!(check(&caller, &called, false, &long), Ok(0));
+    }
+
+    #[test]
+    fn nodes_agree_on_the_speculative_space_and_its_sites() {
+        let with = |file: &str, strong: &str| {
+            parse(&format!(
+                "{file}[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'speculative'\n{strong}"
+            ))
+        };
+        let ours = with(TWO_SITES, "strong = ['SET']");
+        let called = card(&ours, id(1), id(0), 1);
+        let from =
+            |spec: &ClusterSpec| Card { clock_us: called.clock_us, ..card(spec, id(0), id(1), 2) };
+        assert_eq!(check(&called, &from(&ours), true, &ours), Ok(0));
+        for (caller, reason) in [
+            (with(TWO_SITES, ""), "the spaces: 'x = \"x\" speculative, default"),
+            (
+                with(TWO_SITES, "strong = ['SET', 'GET']"),
+                "the spaces: 'x = \"x\" speculative (strong GET SET), default",
+            ),
+            (parse(TWO_SITES), "the spaces: 'default = \"\" causal' at the caller"),
+            (
+                with(&format!("f = 0\n{TWO_SITES}{NEW}"), "strong = ['SET']"),
+                "the sites of the speculative space: 'eu, us, ap' at the caller, 'eu, us' at the",
+            ),
+        ] {
+            let error = check(&called, &from(&caller), true, &ours).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub use self::table::{METRICS, Metric};
 use crate::modules::Incomplete;
 use crate::status::{
     JournalSample, MemoryStatus, OccultStatus, PeerStatus, PrimaryStatus, ReachedSite, SiteStatus,
+    SpeculativeStatus,
 };
 
 /// Renders all metrics of a process.
@@ -86,6 +87,7 @@ fn render_sites(sites: &[SiteStatus]) -> String {
     render_bounds(&mut text, sites);
     render_primary(&mut text, sites);
     render_occult(&mut text, sites);
+    render_speculative(&mut text, sites);
     render_labelled(&mut text, sites);
     head(&mut text, "solera_batch_seconds");
     for site in sites {
@@ -223,6 +225,28 @@ fn render_occult(text: &mut String, sites: &[SiteStatus]) {
     }
     for (name, value) in VALUES {
         let one = |site: &SiteStatus| site.occult.map(|it| (String::new(), value(&it)));
+        render_metric(text, sites, name, one);
+    }
+}
+
+/// Renders the metrics of the space of level `speculative`, if there is one.
+fn render_speculative(text: &mut String, sites: &[SiteStatus]) {
+    type Value = (&'static str, fn(&SpeculativeStatus) -> u64);
+    const VALUES: [Value; 8] = [
+        ("solera_speculative_committed_operations_total", |it| it.committed),
+        ("solera_speculative_final_operations_total", |it| it.final_operations),
+        ("solera_speculative_tentative_operations", |it| it.tentative),
+        ("solera_speculative_executions_total", |it| it.executions),
+        ("solera_speculative_predicted_operations_total", |it| it.predicted),
+        ("solera_speculative_accurate_operations_total", |it| it.accurate),
+        ("solera_speculative_kept_operations", |it| it.kept),
+        ("solera_speculative_leads", |it| it.leads),
+    ];
+    if sites.iter().all(|site| site.speculative.is_none()) {
+        return;
+    }
+    for (name, value) in VALUES {
+        let one = |site: &SiteStatus| site.speculative.map(|it| (String::new(), value(&it)));
         render_metric(text, sites, name, one);
     }
 }
@@ -399,6 +423,7 @@ mod tests {
         let site = SiteStatus {
             primary: Some(PrimaryStatus::default()),
             occult: Some(OccultStatus::default()),
+            speculative: Some(SpeculativeStatus::default()),
             bounds: Some(Counts::default()),
             name: "eu".to_owned(),
             versions: Some(3),

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use solera_commands::lookup;
 use solera_config::{ClusterSpec, DEFAULT_USER, Runs, Space, User, Users};
 use solera_machine::Address;
+use solera_procedures::{Right, Scope};
 use solera_resp::Value;
 use solera_session::{Answers, Batch, Command, Delegation, Sendable};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -236,6 +237,33 @@ impl Local {
     pub fn lacks_transactions(&self, space: &str) -> bool {
         let space = self.spec.spaces.iter().find(|found| found.name == space);
         space.is_some_and(|space| matches!(space.runs, Runs::Primary(_)))
+    }
+
+    /// Returns the keys of the speculative space that the client may use now, and the operations on
+    /// them; `None` if there is no such space.
+    ///
+    /// # Errors
+    /// The text of an error reply, if the client's user no longer exists.
+    pub fn speculative_scope(&self) -> Result<Option<Scope>, String> {
+        let spaces = &self.spec.spaces;
+        let Some(space) = spaces.speculative() else { return Ok(None) };
+        let user = self.user().map(|name| self.current(name)).transpose()?.flatten();
+        let rights = match user {
+            Some(user) => {
+                let right = |(pattern, operations): (&[u8], u64)| Right {
+                    pattern: pattern.into(),
+                    operations,
+                };
+                user.operations().map(right).collect()
+            }
+            None => vec![Right::everything()],
+        };
+        let is_within = |other: &&Space| {
+            other.prefix.len() > space.prefix.len() && other.prefix.starts_with(&space.prefix)
+        };
+        let except = spaces.iter().filter(is_within).map(|other| other.prefix.as_str().into());
+        let prefix = space.prefix.as_str().into();
+        Ok(Some(Scope { prefix, except: except.collect(), rights }))
     }
 
     /// Returns the name of the site.

@@ -10,7 +10,10 @@ use arc_swap::ArcSwap;
 use solera_config::ClusterSpec;
 use solera_machine::Address;
 use solera_membership::Change;
-use solera_session::{Ask, AskBound, Batch, Bound, Delegation, Page, SitesReport, ToPrimary};
+use solera_session::{
+    Ask, AskBound, Batch, Bound, Delegation, FromSpeculative, Page, SitesReport, ToPrimary,
+    ToSpeculative,
+};
 use solera_site::Message;
 use solera_time::{Physical, SiteId, Timestamp, Vector};
 use solera_unistore::AtRisk;
@@ -375,6 +378,23 @@ impl Network {
         let order = |reply| Control::Primary(asked, reply);
         self.ask(worker, order, question, |answer| match answer {
             Answer::Primary(response) => Some(*response),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Sends a request to the machine of the speculative space at a worker of this process' sites,
+    /// wherever it runs; returns `None` if no reply comes.
+    pub(crate) async fn ask_speculative(
+        &self,
+        worker: Address,
+        asked: ToSpeculative,
+    ) -> Option<FromSpeculative> {
+        let asked = Box::new(asked);
+        let question = Question::Speculative { worker: worker.worker, asked: asked.clone() };
+        let order = |reply| Control::Speculative(asked, reply);
+        self.ask(worker, order, question, |answer| match answer {
+            Answer::Speculative(answer) => Some(*answer),
             _ => None,
         })
         .await

@@ -5,7 +5,9 @@ use std::time::Duration;
 use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 use solera_membership::Change;
-use solera_session::{Ask, AskBound, Bound, Page, SitesReport, ToPrimary};
+use solera_session::{
+    Ask, AskBound, Bound, FromSpeculative, Page, SitesReport, ToPrimary, ToSpeculative,
+};
 use solera_time::SiteId;
 use solera_unistore::AtRisk;
 
@@ -34,6 +36,8 @@ pub(crate) enum Question {
     Occult { worker: u8, command: Box<solera_occult::Command> },
     /// Requests the interval or the holders of a counter of a worker.
     Bound { worker: u8, asked: Box<AskBound> },
+    /// Sends a request to the machine of the speculative space at a worker.
+    Speculative { worker: u8, asked: Box<ToSpeculative> },
 }
 
 impl Question {
@@ -41,9 +45,10 @@ impl Question {
     pub(crate) fn patience(&self) -> Duration {
         match self {
             // The protocols answer after five seconds at the latest.
-            Question::Primary { .. } | Question::Occult { .. } | Question::Bound { .. } => {
-                Duration::from_secs(6)
-            }
+            Question::Primary { .. }
+            | Question::Occult { .. }
+            | Question::Bound { .. }
+            | Question::Speculative { .. } => Duration::from_secs(6),
             _ => Duration::from_secs(2),
         }
     }
@@ -63,6 +68,7 @@ pub(crate) enum Answer {
     Primary(Box<solera_primary::Response>),
     Occult(Box<solera_occult::Response>),
     Bound(Box<Bound>),
+    Speculative(Box<FromSpeculative>),
 }
 
 /// Returns the body of a frame with an answer. An answer that is too long becomes
@@ -78,14 +84,54 @@ pub(crate) fn encode_answer(answer: &Answer) -> Vec<u8> {
 mod tests {
     use Bound::Cannot;
     use data_encoding::HEXLOWER;
-    use solera_data::{Key, Value};
+    use solera_creek::{
+        Command as SpeculativeCommand, OperationId, Response as SpeculativeResponse,
+    };
+    use solera_data::{Key, Op, Outcome, Value};
     use solera_machine::PartitionId;
     use solera_primary::{Command, Done, Failure, Past, Position, Response, Update};
+    use solera_procedures::{Procedure, Returned};
     use solera_reservations::{Cannot as Reason, Holder, Tokens};
-    use solera_session::What;
+    use solera_session::{CallLevel, LogEntry, What};
     use solera_time::SiteId;
 
     use super::*;
+
+    #[test]
+    fn requests_to_the_speculative_space_and_their_answers_are_read_back() {
+        let id = OperationId { site: SiteId(1), run: 2, event: 300 };
+        let steps = vec![(Key::from(&b"k"[..]), Op::IncrBy(-1))];
+        let operation = Procedure::of_steps(steps);
+        let level = CallLevel::Strong;
+        let command =
+            SpeculativeCommand::Invoke { operation: operation.clone(), level, track: false };
+        let within = Duration::from_secs(4);
+        for asked in [
+            ToSpeculative::Run { command, within },
+            ToSpeculative::Run { command: SpeculativeCommand::Await { id }, within },
+            ToSpeculative::State,
+            ToSpeculative::Log { from: 1, count: 10 },
+        ] {
+            let question = Question::Speculative { worker: 0, asked: Box::new(asked) };
+            let bytes = postcard::to_stdvec(&question).unwrap();
+            assert_eq!(bytes[0], 8, "variants keep their numbers");
+            assert_eq!(postcard::from_bytes::<Question>(&bytes).unwrap(), question);
+        }
+        let returned = Returned::Outcomes(vec![Ok(Outcome::Int(7))]);
+        let response = SpeculativeResponse::Stable { id, position: 5, response: returned };
+        let past = [id].into_iter().collect();
+        let entry = LogEntry { position: 5, id, strong: true, operation: Some(operation.clone()) };
+        let operation = Some(operation);
+        for answer in [
+            FromSpeculative::Responded { response: Box::new(response), past, operation },
+            FromSpeculative::TimedOut,
+            FromSpeculative::Log(vec![entry], 1),
+        ] {
+            let bytes = encode_answer(&Answer::Speculative(Box::new(answer.clone())));
+            let read = postcard::from_bytes::<Answer>(&bytes).unwrap();
+            assert_eq!(read, Answer::Speculative(Box::new(answer)));
+        }
+    }
 
     /// Nodes of one version must be able to read one another: variants keep their order, and new
     /// ones are added at the end.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use solera_journal::Stats;
 use solera_reservations::Counts;
 use solera_session::ReadCounts;
+use solera_site::speculative::Speculative;
 use solera_unistore::{Progress, StrongCounts};
 
 /// Stands for no site in [`WorkerSample::leads`].
@@ -114,6 +115,9 @@ pub struct SiteStatus {
     /// Status of Occult, if a space needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occult: Option<OccultStatus>,
+    /// Status of the space of level `speculative`, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speculative: Option<SpeculativeStatus>,
     /// Outcomes of strong transactions of the site's clients since the start.
     pub strong: StrongCounts,
     /// Number of partitions whose strong transactions each site leads, as this site knows.
@@ -188,6 +192,56 @@ impl OccultStatus {
         self.prepared_transactions += other.prepared_transactions;
         self.outcome_records += other.outcome_records;
         self.hidden_writes += other.hidden_writes;
+    }
+}
+
+/// Status of the space of level `speculative` at a site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpeculativeStatus {
+    /// Operations that are committed at the site.
+    pub committed: u64,
+    /// Committed operations that the site has executed in their place, after all before them.
+    pub final_operations: u64,
+    /// Operations at the site whose place is not final yet.
+    pub tentative: u64,
+    /// Executions of operations at the site since the start.
+    pub executions: u64,
+    /// Operations of the site's clients since the start that had a result before they were final.
+    pub predicted: u64,
+    /// How many of these had the final result at first.
+    pub accurate: u64,
+    /// Operations that the site keeps for other sites, or because they are not final.
+    pub kept: u64,
+    /// 1 if the site leads the broadcast that orders strong operations, otherwise 0.
+    pub leads: u64,
+}
+
+impl SpeculativeStatus {
+    /// Returns the status of a worker's machine.
+    pub(crate) fn of(machine: &Speculative) -> SpeculativeStatus {
+        let status = machine.status();
+        SpeculativeStatus {
+            committed: status.committed,
+            final_operations: status.finals,
+            tentative: status.tentative as u64,
+            executions: status.executions,
+            predicted: status.predicted,
+            accurate: status.accurate,
+            kept: status.kept as u64,
+            leads: u64::from(machine.leads()),
+        }
+    }
+
+    /// Adds the status of another worker.
+    pub(crate) fn add(&mut self, other: &SpeculativeStatus) {
+        self.committed += other.committed;
+        self.final_operations += other.final_operations;
+        self.tentative += other.tentative;
+        self.executions += other.executions;
+        self.predicted += other.predicted;
+        self.accurate += other.accurate;
+        self.kept += other.kept;
+        self.leads += other.leads;
     }
 }
 
@@ -301,6 +355,7 @@ pub(crate) struct WorkerSample {
     pub(crate) strong: StrongCounts,
     pub(crate) primary: Option<PrimaryStatus>,
     pub(crate) occult: Option<OccultStatus>,
+    pub(crate) speculative: Option<SpeculativeStatus>,
     /// Counts of dropped messages, in the order of the build's protocols.
     pub(crate) ignored: Vec<u64>,
     pub(crate) failed_logins: u64,

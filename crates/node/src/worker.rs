@@ -6,7 +6,7 @@
 //! | `connection` | a connection: bytes in, commands, bytes out |
 //! | `listening` | accepts connections of clients |
 //! | `event_loop` | handles messages, control messages and deadlines |
-//! | `primary`, `occult` | commands of `primary` and Occult |
+//! | `primary`, `occult`, `speculative` | commands of `primary`, Occult and the speculative space |
 //! | `replies` | requests that wait for replies |
 //! | `sessions` | the worker as the context of its sessions |
 
@@ -22,6 +22,7 @@ mod primary;
 mod queued;
 mod replies;
 mod sessions;
+mod speculative;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -58,7 +59,7 @@ use crate::links::log_acceptance;
 use crate::membership::MembersNews;
 use crate::network::{Network, NoWrites};
 use crate::run::Run;
-use crate::status::{NOBODY, WorkerSample};
+use crate::status::{NOBODY, SpeculativeStatus, WorkerSample};
 use crate::storage::{Engine, Storage, in_words, is_behind, set_durability};
 
 /// If more bytes of records than this wait for the disk, the worker reads no more commands.
@@ -536,6 +537,7 @@ impl Worker {
             strong: status.strong(),
             primary: state.primary_status(),
             occult: state.occult_status(),
+            speculative: state.engine.machine().creek().map(SpeculativeStatus::of),
             ignored: state.engine.machine().ignored().to_vec(),
             serving: view.serving,
             progress: status.progress(),

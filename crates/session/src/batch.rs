@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::commands::{
-    Abort, AttachHorizon, AttachUntil, Begin, Commit, OnKey, Outcome, Txid, Watch,
+    Abort, AttachHorizon, AttachUntil, Begin, Commit, OnKey, Outcome, Speculate, Txid, Watch,
 };
 use crate::context::Context;
 use crate::session::ClientSession;
@@ -79,4 +79,4 @@ macro_rules! commands {
     };
 }
 
-commands!(Abort, AttachHorizon, AttachUntil, Begin, Commit, OnKey, Outcome, Txid, Watch);
+commands!(Abort, AttachHorizon, AttachUntil, Begin, Commit, OnKey, Outcome, Speculate, Txid, Watch);

@@ -9,6 +9,7 @@ mod attach;
 mod auth;
 mod barrier;
 mod begin;
+mod call;
 mod client;
 mod command;
 mod commit;
@@ -25,6 +26,7 @@ mod info;
 mod interval;
 mod leaders;
 mod level;
+mod log;
 mod modules;
 mod multi;
 mod on_key;
@@ -39,7 +41,10 @@ mod select;
 mod site;
 mod sites;
 mod spaces;
+mod speculate;
+mod stable;
 mod stale;
+mod state;
 mod time;
 mod token;
 mod txid;
@@ -74,6 +79,7 @@ use self::info::Info;
 use self::interval::Interval;
 use self::leaders::Leaders;
 use self::level::Level;
+use self::log::Log;
 use self::modules::Modules;
 use self::multi::Multi;
 pub use self::on_key::OnKey;
@@ -88,7 +94,10 @@ use self::select::Select;
 use self::site::Site;
 use self::sites::Sites;
 use self::spaces::Spaces;
+pub use self::speculate::Speculate;
+use self::stable::Stable;
 use self::stale::Stale;
+use self::state::State;
 use self::time::Time;
 pub use self::token::TakeToken;
 pub use self::txid::Txid;
@@ -145,6 +154,9 @@ pub(crate) async fn run_other<W: Context>(
         CommandId::SoleraTxid => serve::<Txid, W>(session, arguments).await,
         CommandId::SoleraOutcome => serve::<Query, W>(session, arguments).await,
         CommandId::SoleraLeaders => serve::<Leaders, W>(session, arguments).await,
+        CommandId::SoleraStable => serve::<Stable, W>(session, arguments).await,
+        CommandId::SoleraState => serve::<State, W>(session, arguments).await,
+        CommandId::SoleraLog => serve::<Log, W>(session, arguments).await,
         CommandId::SoleraModule | CommandId::SoleraCall | CommandId::SoleraPhase => {
             serve::<Modules, W>(session, arguments).await;
         }

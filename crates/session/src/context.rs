@@ -13,6 +13,7 @@ use solera_levels::Level;
 use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, MemberError, Members};
 use solera_occult::Occult;
+use solera_procedures::{Procedure, Returned};
 use solera_reservations::{Cannot, Holder};
 use solera_resp::Value;
 use solera_time::SiteId;
@@ -102,6 +103,14 @@ pub trait Context: 'static {
 
     /// Sends Occult's machine of this worker a command whose reply is not needed.
     fn send_occult(&self, command: solera_occult::Command);
+
+    /// Sends the machine of the speculative space a request, at the worker of the site that runs
+    /// it. Dropping the future cancels the request. Returns `None` if there will be no reply, or
+    /// no such space.
+    fn ask_speculative(
+        &self,
+        asked: ToSpeculative,
+    ) -> impl Future<Output = Option<FromSpeculative>>;
 
     /// Reads an interval at the worker of the site that owns a key. The interval contains the value
     /// of the counter at some moment between the call and its result. Dropping the future cancels
@@ -247,6 +256,88 @@ pub struct ToPrimary {
     pub command: solera_primary::Command,
     /// Whether the client can be answered once an update is accepted.
     pub takes_accepted: bool,
+}
+
+/// Number of the worker of each site that runs the speculative space.
+pub const SPECULATIVE_WORKER: u8 = 0;
+
+/// A request to the machine of the speculative space.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToSpeculative {
+    /// Runs a command and returns its first response.
+    Run {
+        /// The command.
+        command: solera_creek::Command<Procedure, Returned>,
+        /// Time after which the request ends without a response.
+        within: Duration,
+    },
+    /// Returns the machine's numbers.
+    State,
+    /// Returns final operations.
+    Log {
+        /// Position of the first one, from 1.
+        from: u64,
+        /// Most operations to return.
+        count: usize,
+    },
+}
+
+/// The answer to a [`ToSpeculative`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromSpeculative {
+    /// A response of the machine.
+    Responded {
+        /// The response.
+        response: Box<solera_creek::Response<Returned>>,
+        /// What the site has delivered.
+        past: solera_creek::Past,
+        /// The operation that a [`solera_creek::Command::Await`] names, if it is known.
+        operation: Option<Procedure>,
+    },
+    /// There was no response in time.
+    TimedOut,
+    /// The node of the worker that runs the machine cannot be reached. Nothing was asked.
+    Unreachable(String),
+    /// The machine's numbers.
+    State(Box<SpeculativeState>),
+    /// Final operations, and the position of the first one that the site keeps.
+    Log(Vec<LogEntry>, u64),
+}
+
+/// Numbers of the speculative space at a site.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpeculativeState {
+    /// Number of final operations.
+    pub finals: u64,
+    /// Number of committed operations, which have their final places.
+    pub committed: u64,
+    /// Number of tentative operations.
+    pub tentative: u64,
+    /// Digest of the final operations and their results.
+    pub digest: u64,
+    /// The site that leads the agreement, as far as this site knows.
+    pub leader: Option<SiteId>,
+    /// Number of executions since the start.
+    pub executions: u64,
+    /// Number of operations of this site's clients since the start that had a result before they
+    /// were final.
+    pub predicted: u64,
+    /// How many of them had the final result at first.
+    pub accurate: u64,
+}
+
+/// A final operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// Its position in the final order, from 1.
+    pub position: u64,
+    /// Its name.
+    pub id: solera_creek::OperationId,
+    /// Whether it was strong.
+    pub strong: bool,
+    /// The operation; `None` for one that has done nothing: it commits others, or a watched key had
+    /// changed.
+    pub operation: Option<Procedure>,
 }
 
 /// A request about a counter or set with a bound.

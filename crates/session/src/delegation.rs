@@ -5,8 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use solera_commands::CommandId;
 use solera_config::{Spaces, User};
+use solera_creek::Past;
 use solera_occult::CausalTimestamp;
 use solera_unistore::Pasts;
+
+use crate::returned::Invoked;
 
 /// User and pasts that a session in this process takes over from the session for which it acts.
 #[derive(Clone)]
@@ -19,6 +22,8 @@ pub struct Delegation {
     pasts: Arc<Mutex<Pasts>>,
     /// What the sessions have seen of keys that Occult holds.
     occult: Arc<Mutex<CausalTimestamp>>,
+    /// What the sessions have seen of the speculative space, and the last operation there.
+    speculative: Arc<Mutex<(Past, Option<Invoked>)>>,
 }
 
 impl Delegation {
@@ -26,7 +31,7 @@ impl Delegation {
     /// Occult holds.
     pub fn new(user: Option<Arc<User>>, pasts: Pasts, occult: CausalTimestamp) -> Delegation {
         let (pasts, occult) = (Arc::new(Mutex::new(pasts)), Arc::new(Mutex::new(occult)));
-        Delegation { user, own: false, pasts, occult }
+        Delegation { user, own: false, pasts, occult, speculative: Arc::default() }
     }
 
     /// Returns the user; `None` for an unauthenticated session and for the server itself.
@@ -62,6 +67,23 @@ impl Delegation {
     /// Records by `join` what a session has seen of keys that Occult holds.
     pub(crate) fn note_occult(&self, join: impl FnOnce(&mut CausalTimestamp)) {
         join(&mut self.occult.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Records what a session has seen of the speculative space.
+    pub(crate) fn note_speculative(&self, past: &Past) {
+        self.speculative.lock().unwrap_or_else(PoisonError::into_inner).0.join(past);
+    }
+
+    /// Records the first answer to an operation of the speculative space.
+    pub(crate) fn note_invoked(&self, invoked: Invoked) {
+        self.speculative.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(invoked);
+    }
+
+    /// Returns what the sessions have seen of the speculative space, and removes and returns the
+    /// first answer to the last operation there, if there was one.
+    pub(crate) fn take_speculative(&self) -> (Past, Option<Invoked>) {
+        let mut speculative = self.speculative.lock().unwrap_or_else(PoisonError::into_inner);
+        (speculative.0.clone(), speculative.1.take())
     }
 
     /// Returns whether the session may run a command even if its user may not. It may always run

@@ -179,8 +179,7 @@ impl<W: Context> ClientSession<W> {
     /// Rejects a command. A rejected EXEC still ends its transaction, as in Redis.
     fn refuse(&mut self, command: CommandId, error: &str) {
         if command == CommandId::Exec && self.mode.end_queue().is_some() {
-            self.watched.clear();
-            self.occult.unwatch();
+            self.unwatch();
             return self.fail(format!("EXECABORT Transaction discarded because of: {error}"));
         }
         self.spoil(error);

@@ -3,6 +3,7 @@
 mod conflict;
 mod errors;
 mod exec;
+mod followed;
 mod intervals;
 mod mode;
 mod occult;
@@ -15,6 +16,8 @@ mod primary;
 mod queue;
 mod reading;
 mod rights;
+mod runner;
+mod speculative;
 mod strong;
 mod transaction;
 mod typed_keys;
@@ -42,6 +45,7 @@ pub(crate) use self::primary::Wait;
 pub(crate) use self::queue::{Later, Work};
 use self::reading::Monitors;
 pub(crate) use self::reading::Wanted;
+pub(crate) use self::speculative::{SpeculativeSession, Until};
 use self::strong::Watched;
 pub(crate) use self::typed_keys::permits;
 use crate::client::Client;
@@ -84,6 +88,8 @@ pub struct ClientSession<W> {
     pub(crate) primary: solera_primary::Past,
     /// What the session has seen of keys that Occult holds.
     pub(crate) occult: OccultSession,
+    /// What the session has seen of keys of the speculative space.
+    pub(crate) speculative: SpeculativeSession,
     /// The client, as other clients see it.
     pub(crate) client: Arc<Client>,
     pub(crate) name: String,
@@ -94,7 +100,7 @@ pub struct ClientSession<W> {
     /// User of the client.
     pub identity: Rc<Identity>,
     /// Delegation from the session for which this one acts, if any.
-    delegation: Option<Delegation>,
+    pub(crate) delegation: Option<Delegation>,
     /// Address of the client, if it is not in this process.
     pub(crate) from: Option<SocketAddr>,
     /// The queue or transaction that commands belong to.
@@ -116,6 +122,7 @@ impl<W: Context> ClientSession<W> {
             pasts: Pasts::none(worker.spec().sites.len()),
             primary: solera_primary::Past::default(),
             occult: OccultSession::new(worker.spec()),
+            speculative: SpeculativeSession::default(),
             client,
             name: String::new(),
             library: Default::default(),
@@ -165,12 +172,14 @@ impl<W: Context> ClientSession<W> {
         self.pasts = Pasts::none(self.worker.spec().sites.len());
         self.primary = solera_primary::Past::default();
         self.occult = OccultSession::new(self.worker.spec());
+        self.speculative = SpeculativeSession::default();
     }
 
     /// Publishes the session's state for other clients and for the session that it acts for.
     pub fn publish(&self) {
         if let Some(delegation) = &self.delegation {
             delegation.note(&self.pasts);
+            delegation.note_speculative(&self.speculative.past);
             delegation.note_occult(|past| {
                 self.worker.with_occult(|occult| occult.join(past, &self.occult.past));
             });

@@ -3,7 +3,7 @@
 //! `docs/formats/token.md` shows the bytes.
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use solera_machine::{Foreign, Protocol};
+use solera_machine::{Foreign, Protocol, codec};
 use solera_occult::CausalTimestamp;
 use solera_primary::Past;
 use solera_unistore::Pasts;
@@ -14,8 +14,12 @@ const FAMILY: &[u8] = b"solera-";
 /// Length of the header: the cluster, and the number of pasts that follow, each after its length.
 const HEADER: usize = 8 + 1;
 /// Protocols whose pasts this version reads.
-const PROTOCOLS: &[Protocol] =
-    &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL, solera_occult::PROTOCOL];
+const PROTOCOLS: &[Protocol] = &[
+    solera_unistore::PROTOCOL,
+    solera_primary::PROTOCOL,
+    solera_occult::PROTOCOL,
+    solera_creek::PROTOCOL,
+];
 /// Number of shards that exist in every cluster, as far as a token's reader knows; the session
 /// checks the rest.
 const MOST_SHARDS: u16 = u16::MAX;
@@ -32,6 +36,8 @@ pub struct Token {
     /// What the session has seen of keys that Occult holds, and the number of moves of homes that
     /// were carried out then; `None` if nothing.
     pub occult: Option<(CausalTimestamp, u64)>,
+    /// What the session has seen of the speculative space. An empty past is not encoded.
+    pub speculative: solera_creek::Past,
 }
 
 /// Reason why a text is not a token of this cluster.
@@ -80,6 +86,11 @@ impl Token {
             occult.encode(&mut past);
             pasts.push(past);
         }
+        if !self.speculative.is_empty() {
+            let mut past = solera_creek::PROTOCOL.past_header().to_vec();
+            codec::append(&self.speculative, &mut past);
+            pasts.push(past);
+        }
         let mut bytes = self.cluster.to_be_bytes().to_vec();
         bytes.push(pasts.len() as u8);
         for past in pasts {
@@ -115,6 +126,7 @@ impl Token {
             return Err(TokenError::OtherCluster);
         }
         let (mut pasts, mut primary, mut occult) = (None, Past::default(), None);
+        let mut speculative = solera_creek::Past::default();
         for (protocol, past) in pasts_of(head[8], rest)? {
             match protocol {
                 solera_unistore::PROTOCOL if pasts.is_none() => pasts = Pasts::decode(past),
@@ -131,12 +143,20 @@ impl Token {
                     let (past, _) = past.ok_or(TokenError::Damaged)?;
                     occult = Some((past, u64::from_be_bytes(*epoch)));
                 }
+                solera_creek::PROTOCOL if speculative.is_empty() => {
+                    let past = codec::take::<solera_creek::Past>(past);
+                    let past = past.filter(|(past, rest)| rest.is_empty() && !past.is_empty());
+                    (speculative, _) = past.ok_or(TokenError::Damaged)?;
+                    if speculative.lasts().any(|last| last.site.index() >= sites) {
+                        return Err(TokenError::MoreSites);
+                    }
+                }
                 _ => return Err(TokenError::Damaged),
             }
         }
         let pasts = pasts.ok_or(TokenError::Damaged)?;
         match pasts.is_within(sites) {
-            true => Ok(Token { cluster, pasts, primary, occult }),
+            true => Ok(Token { cluster, pasts, primary, occult, speculative }),
             false => Err(TokenError::MoreSites),
         }
     }
@@ -192,6 +212,7 @@ mod tests {
             pasts: Pasts::causal(past).with_eventual(&eventual, &eventual_snap),
             primary: Past::default(),
             occult: None,
+            speculative: solera_creek::Past::default(),
         }
     }
 

@@ -46,6 +46,13 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Cluster, ConfigError> {
         };
         let parsed = level.value.parse::<Level>();
         let parsed = parsed.or_else(|unknown| refuse(spec, level, &unknown.to_string()))?;
+        if parsed == Level::Speculative {
+            return refuse(
+                spec,
+                level,
+                "a space of level 'speculative' takes part in no transaction with other stores",
+            );
+        }
         spaces.push((&*space.name.value, parsed));
     }
     let connect = move || -> BoxFuture<'static, _> {

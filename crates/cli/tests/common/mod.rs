@@ -433,7 +433,7 @@ impl Inline {
         match line.split_at_checked(1) {
             Some(("$", "-1")) | Some(("*", "-1")) => "nil".to_owned(),
             Some(("$", _)) => self.line(),
-            Some(("*" | "%" | "~", count)) => {
+            Some(("*" | "%" | "~" | ">", count)) => {
                 let items =
                     count.parse::<usize>().unwrap() * if line.starts_with('%') { 2 } else { 1 };
                 (0..items).map(|_| self.reply()).collect::<Vec<_>>().join(" ")

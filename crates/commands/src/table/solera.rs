@@ -51,10 +51,16 @@ family! { "solera":
         "Returns the outcome of a strong transaction, or of one of level pcpsi.";
     SoleraLeaders "solera.leaders" "[PARTITIONS|MOVE site [ALL|partition …]|HELP]" -1 "admin" (0, 0, 0) "0.1.0"
         "Returns the sites that lead strong transactions, and moves leadership.";
+    SoleraStable "solera.stable" "ticket [timeout-ms]" -2 "noscript" (0, 0, 0) "0.1.0"
+        "Waits for the final result of an operation of a speculative space.";
+    SoleraState "solera.state" "space" 2 "fast" (0, 0, 0) "0.1.0"
+        "Returns the numbers of final and tentative operations of a speculative space.";
+    SoleraLog "solera.log" "space from count" 4 "admin readonly" (0, 0, 0) "0.1.0"
+        "Returns final operations of a speculative space, in their order.";
     SoleraModule "solera.module" "LOAD|DROP|LIST|SOURCE|CHECK|HELP …" -2 "noscript" (0, 0, 0) "0.1.0"
         "Loads modules of transactions, and lists the loaded ones.";
-    SoleraCall "solera.call" "module.transaction argument …|RESUME|INCOMPLETE|COMPLETE|FORGET|HELP …" -2 "noscript" (0, 0, 0) "0.1.0"
-        "Runs a transaction of a module.";
+    SoleraCall "solera.call" "[TRACK] [WEAK|STRONG] module.transaction|command argument …|RESUME|INCOMPLETE|COMPLETE|FORGET|HELP …" -2 "noscript" (0, 0, 0) "0.1.0"
+        "Runs a transaction of a module, or a command of a speculative space.";
     SoleraPhase "solera.phase" "RUN|SETTLE|LEARN|HELP …" -2 "admin noscript" (0, 0, 0) "0.1.0"
         "Runs phases of a transaction whose coordinator is elsewhere.";
 }

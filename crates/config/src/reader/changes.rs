@@ -179,6 +179,8 @@ impl ClusterSpec {
         let (kept, alone) = (self.keeps_data(), self.nodes().next().is_none());
         if alone && !kept {
             "restart it"
+        } else if self.spaces.run_speculative() && !alone {
+            "leave the list as it is: no site can be added or removed while a space has the level 'speculative'"
         } else if new.sites.len() < self.sites.len() {
             "leave all of them listed: a configuration keeps every site; 'solera site remove' removes one from the cluster"
         } else if names(self).zip(names(new)).any(|(listed, name)| listed != name) {
@@ -442,6 +444,28 @@ admin = 'c:3'
         let error = check("'DECRBY'", "'INCRBY'").unwrap_err().to_string();
         assert!(error.starts_with("s.toml, line 5: space cannot change"), "{error}");
         assert_eq!(check("'DECRBY', 'SET'", "'SET', 'decr'"), Ok(()), "it is the same");
+    }
+
+    #[test]
+    fn strong_commands_of_a_speculative_space_cannot_change() {
+        let file =
+            "[[space]]\nname = 'a'\nprefix = 'a'\nlevel = 'speculative'\nstrong = ['INCR']\n";
+        let old = parse(file);
+        let check = |from, to| {
+            let text = file.replace(from, to);
+            let reader = Reader { file: Some("s.toml".to_owned()), text: &text };
+            old.check_fixed(&parse(&text), &reader)
+        };
+        for (from, to) in [
+            ("strong = ['INCR']", ""),
+            ("'INCR'", "'INCR', 'SET'"),
+            ("prefix = 'a'", "prefix = 'b'"),
+            ("level = 'speculative'\nstrong = ['INCR']", "level = 'causal'"),
+        ] {
+            let error = check(from, to).unwrap_err().to_string();
+            assert!(error.starts_with("s.toml, line 1: space cannot change"), "{to}: {error}");
+        }
+        assert_eq!(check("'INCR'", "'INCRBY'"), Ok(()), "it is the same");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use solera_commands::similar;
+use solera_data::RESERVED;
 use solera_levels::{Level, UnknownLevel};
 use solera_time::SiteId;
 use toml::Spanned;
@@ -44,7 +45,7 @@ impl Reader<'_> {
         let space = |table: &SpaceTable| {
             let space = match table.level.get_ref() == PRIMARY {
                 true => self.primary(table, examples)?,
-                false => self.space(table, sites, examples)?,
+                false => self.space(table, sites, examples, protocol)?,
             };
             let space = self.typed(table, space, protocol)?;
             self.with_least_level(table, space, protocol)
@@ -61,6 +62,7 @@ impl Reader<'_> {
         table: &SpaceTable,
         sites: &[String],
         examples: bool,
+        protocol: Baseline,
     ) -> Result<Space, ConfigError> {
         let also = if examples { ", and the example 'primary'" } else { "" };
         let name = table.name.get_ref();
@@ -94,6 +96,9 @@ impl Reader<'_> {
         if let Some(home) = &table.home {
             let reason = "home goes with level 'pcpsi': in other spaces, all sites are equal";
             return self.refuse(table, home.span().start, reason);
+        }
+        if level == Level::Speculative {
+            return self.speculative(table, protocol);
         }
         let relation = match level {
             Level::Por => self.relation(table)?,
@@ -132,6 +137,42 @@ impl Reader<'_> {
         Ok(Space::occult(table.name.get_ref(), &table.prefix, home))
     }
 
+    /// Returns a space of level `speculative`.
+    fn speculative(&self, table: &SpaceTable, protocol: Baseline) -> Result<Space, ConfigError> {
+        let place = table.level.span().start;
+        self.require_unistore(table, place, protocol, "level 'speculative'", |name| {
+            format!("'{name}' runs alone, for comparisons")
+        })?;
+        if RESERVED.starts_with(&table.prefix) || table.prefix.starts_with(RESERVED) {
+            let begin = match table.prefix.as_str() {
+                "" => "a space without a prefix".to_owned(),
+                prefix => format!("the prefix '{prefix}'"),
+            };
+            let reason = format!(
+                "{begin} contains Solera's own keys, which cannot have this level: give the space \
+                 another prefix"
+            );
+            return self.refuse(table, place, reason);
+        }
+        if let Some(conflicts) = &table.conflicts {
+            let reason =
+                "conflicts goes with level 'por'; with 'speculative' all operations have one order";
+            return self.refuse(table, conflicts.span().start, reason);
+        }
+        let mut declared = Declared::only_named();
+        let strong = table.strong.as_ref();
+        if let Some(list) = strong.filter(|list| list.get_ref().is_empty()) {
+            let reason = "strong names no command; remove it: without it, no command is strong";
+            return self.refuse(table, list.span().start, reason);
+        }
+        for name in strong.iter().flat_map(|list| list.get_ref()) {
+            let named = declared.strong(name.get_ref());
+            named.or_else(|error| self.refuse(table, name.span().start, error))?;
+        }
+        let relation = declared.without_conflicts();
+        Ok(Space::speculative(table.name.get_ref(), &table.prefix, relation))
+    }
+
     /// Returns a space that `primary` runs.
     fn primary(&self, table: &SpaceTable, examples: bool) -> Result<Space, ConfigError> {
         if !examples {
@@ -148,7 +189,7 @@ impl Reader<'_> {
         let conflicts = table.conflicts.as_ref().map(|list| ("conflicts", list.span().start));
         if let Some((setting, place)) = strong.or(conflicts) {
             let reason = format!(
-                "{setting} goes with level 'por'; with 'primary' a key's home orders all its updates"
+                "{setting} has no effect with 'primary': a key's home orders all its updates"
             );
             return self.refuse(table, place, reason);
         }
@@ -175,7 +216,11 @@ impl Reader<'_> {
             Level::Linearizable => "every command is strong",
             _ => "no command is strong",
         };
-        let reason = format!("{setting} goes with level 'por'; with '{level}' {why}");
+        let with = match setting {
+            "strong" => "levels 'por' and 'speculative'",
+            _ => "level 'por'",
+        };
+        let reason = format!("{setting} goes with {with}; with '{level}' {why}");
         self.refuse(table, place, reason)
     }
 
@@ -250,6 +295,11 @@ mod tests {
                 "level = 'por'\nstrong = ['SADD']\nconflicts = [['SADD', 'SADD'], ['sadd', 'sadd']]",
                 "x = \"x:\" por (strong SADD, conflicts SADD+SADD)",
             ),
+            ("level = 'speculative'", "x = \"x:\" speculative"),
+            (
+                "level = 'speculative'\nstrong = ['incrby', 'Get', 'SET']",
+                "x = \"x:\" speculative (strong GET SET INCRBY)",
+            ),
         ] {
             let spaces = parse(text).unwrap().spaces;
             assert_eq!(spaces.space_of(b"x:1").to_string(), described, "{text}");
@@ -268,10 +318,6 @@ mod tests {
                 "s.toml, line 4: space 'x': there is no level 'cusal'; did you mean 'causal'? This",
             ),
             (
-                "level = 'speculative'",
-                "line 4: space 'x': the level 'speculative' is not served by this version",
-            ),
-            (
                 "level = 'quorum'",
                 "s.toml, line 4: space 'x': 'quorum' is a level of Apache Cassandra, which this version cannot use as \
                  a store yet; spaces have 'linearizable', 'por',",
@@ -287,7 +333,7 @@ mod tests {
             ),
             (
                 "level = 'pcpsi'\nstrong = ['SET']",
-                "line 5: space 'x': strong goes with level 'por'; with 'pcpsi' no command is strong",
+                "line 5: space 'x': strong goes with levels 'por' and 'speculative'; with 'pcpsi' no",
             ),
             (
                 "level = 'causal'\n[[space]]\nname = 'y'\nprefix = 'x:'\nlevel = 'causal'",
@@ -295,7 +341,7 @@ mod tests {
             ),
             (
                 "level = 'causal'\nstrong = ['SET']",
-                "line 5: space 'x': strong goes with level 'por'; with 'causal' no command is strong",
+                "line 5: space 'x': strong goes with levels 'por' and 'speculative'; with 'causal' no",
             ),
             (
                 "conflicts = [['SET', 'SET']]\nlevel = 'linearizable'",
@@ -305,6 +351,59 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn mistakes_in_a_speculative_space_are_named_with_their_line() {
+        for (text, reason) in [
+            (
+                "strong = []",
+                "line 5: space 'x': strong names no command; remove it: without it, no",
+            ),
+            ("strong = ['SET',\n'INCBY']", "line 6: space 'x': there is no command 'INCBY'; did"),
+            ("strong = ['PING']", "line 5: space 'x': PING does not act on a key"),
+            ("strong = ['*']", "line 5: space 'x': '*' is permitted only in pairs"),
+            (
+                "strong = ['SET']\nconflicts = [['SET', 'SET']]",
+                "line 6: space 'x': conflicts goes with level 'por'; with 'speculative' all",
+            ),
+            ("home = 'hash'", "line 5: space 'x': home goes with level 'pcpsi'"),
+            ("answer = 'applied'", "line 5: space 'x': answer goes with level 'primary'"),
+            (
+                "type = 'counter'",
+                "line 5: space 'x': type goes with level 'causal', not with 'spec",
+            ),
+            ("error = '5%'", "line 5: space 'x': error goes with level 'causal', not with 'spec"),
+            (
+                "lease_ms = 500",
+                "line 5: space 'x': lease_ms goes with level 'causal', not with 'sp",
+            ),
+            ("at_least = 'causal'", "line 5: space 'x': at_least does not go with level 'spec"),
+            (
+                "[[space]]\nname = 'y'\nprefix = 'y:'\nlevel = 'speculative'",
+                "line 6: the spaces 'x' and 'y' both have the level 'speculative'",
+            ),
+        ] {
+            let error = parse(&format!("level = 'speculative'\n{text}")).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+        let read = |text: &str| {
+            ClusterSpec::parse("s.toml", text, Overrides::default()).map_err(|e| e.to_string())
+        };
+        for prefix in ["", "s", "solera:", "solera:x"] {
+            let text = format!("[[space]]\nname = 'x'\nprefix = '{prefix}'\nlevel = 'speculative'");
+            let error = read(&text).unwrap_err();
+            assert!(
+                error.contains("line 4: space 'x': ") && error.contains(" own keys"),
+                "{error}"
+            );
+        }
+        let other =
+            "protocol = 'causal'\n[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'speculative'";
+        let reason =
+            "line 5: space 'x': level 'speculative' goes with protocol 'unistore': 'causal'";
+        let error = read(other).unwrap_err();
+        assert!(error.contains(reason), "{error}");
     }
 
     #[test]
@@ -332,7 +431,7 @@ mod tests {
             ),
             (
                 "level = 'primary'\nstrong = ['SET']",
-                "s.toml, line 5: space 'x': strong goes with level 'por'; with 'primary' a key's",
+                "s.toml, line 5: space 'x': strong has no effect with 'primary': a key's",
             ),
             (
                 "answer = 'applied'\nlevel = 'causal'",
@@ -348,12 +447,10 @@ mod tests {
             error.to_string().contains("s.toml, line 4: space 'x': a space without a prefix"),
             "{error}"
         );
-        for (level, known) in [
-            ("strong", "there is no level"),
-            ("speculative", "is not served by"),
-            ("quorum", "is a level of Apache Cassandra"),
-        ] {
-            let (levels, also) = ("'causal' and 'eventual'", ", and the example 'primary'");
+        for (level, known) in
+            [("strong", "there is no level"), ("quorum", "is a level of Apache Cassandra")]
+        {
+            let (levels, also) = ("'speculative' and 'eventual'", ", and the example 'primary'");
             let error = read(&format!("level = '{level}'")).unwrap_err();
             assert!(error.contains(known) && error.contains(&format!("{levels}{also}")), "{error}");
             let error = parse(&format!("level = '{level}'")).unwrap_err();

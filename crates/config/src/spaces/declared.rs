@@ -8,7 +8,7 @@ use solera_data::{Operation, Type};
 use super::operation::named;
 use super::relation::{ANY, Relation, all_where, conflict_by_default};
 
-/// Declarations for a space of level `por`.
+/// Declarations for a space of level `por` or `speculative`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Declared {
     /// Strong operations; `None` if no command is named, and then every update is strong.
@@ -21,6 +21,11 @@ pub(crate) struct Declared {
 }
 
 impl Declared {
+    /// Creates the declarations of a space in which only named commands are strong.
+    pub(crate) fn only_named() -> Declared {
+        Declared { strong: Some(0), ..Declared::default() }
+    }
+
     /// Declares a strong command. All of them must be declared before the first pair.
     ///
     /// # Errors
@@ -107,15 +112,24 @@ impl Declared {
         }
     }
 
+    /// Returns the relation of the declared strong commands in which no two of them conflict.
+    pub(crate) fn without_conflicts(&self) -> Relation {
+        Relation::among(self.strong_operations(), |_, _| false)
+    }
+
     /// Returns the relation that follows from the declarations.
     pub(crate) fn relation(&self) -> Relation {
-        let strong = all_where(|operation| {
-            self.meanings(operation).into_iter().flatten().any(|named| self.is_strong(named))
-        });
-        Relation::among(strong, |one, other| {
+        Relation::among(self.strong_operations(), |one, other| {
             let others = || self.meanings(other).into_iter().flatten();
             let mut ones = self.meanings(one).into_iter().flatten();
             ones.any(|one| others().any(|other| self.in_conflict(one, other)))
+        })
+    }
+
+    /// Returns the strong operations, one bit each.
+    fn strong_operations(&self) -> u64 {
+        all_where(|operation| {
+            self.meanings(operation).into_iter().flatten().any(|named| self.is_strong(named))
         })
     }
 

@@ -14,6 +14,8 @@ pub enum Runs {
     Primary(Answer),
     /// Occult, which gives the level `pcpsi`.
     Occult(SpaceHome),
+    /// Creek, which gives the level `speculative`.
+    Speculative,
 }
 
 /// The home of the keys of a space that Occult runs: the site that orders their updates.

@@ -439,6 +439,13 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
             }
             None => Answer::Nothing,
         },
+        Question::Speculative { worker, asked } => match here(worker) {
+            Some(worker) => {
+                let answer = network.ask_speculative(worker, *asked).await;
+                answer.map_or(Answer::Nothing, |answer| Answer::Speculative(Box::new(answer)))
+            }
+            None => Answer::Nothing,
+        },
         Question::Bound { worker, asked } => match here(worker) {
             Some(worker) => {
                 let answer = network.ask_bound(worker, *asked).await;

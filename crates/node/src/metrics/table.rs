@@ -30,7 +30,7 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// All metrics, in the order of the reference.
-pub static METRICS: [Metric; 69] = [
+pub static METRICS: [Metric; 77] = [
     gauge("solera_build_info", &["version"], "Always 1; its label is the version."),
     gauge("solera_site_alive", &[], "Whether the site runs."),
     gauge("solera_keys", &[], "Keys stored at the site."),
@@ -205,6 +205,47 @@ pub static METRICS: [Metric; 69] = [
         "solera_occult_hidden_writes",
         &[],
         "Committed writes that wait for the decision about an earlier one.",
+    ),
+    counter(
+        "solera_speculative_committed_operations_total",
+        &[],
+        "Operations of the speculative space that are committed at the site, also those before its start.",
+    ),
+    counter(
+        "solera_speculative_final_operations_total",
+        &[],
+        "Committed operations that the site has executed in their place, after all before them.",
+    ),
+    gauge(
+        "solera_speculative_tentative_operations",
+        &[],
+        "Operations of the speculative space at the site whose place is not final yet.",
+    ),
+    counter(
+        "solera_speculative_executions_total",
+        &[],
+        "Executions of operations of the speculative space at the site since the start.",
+    ),
+    counter(
+        "solera_speculative_predicted_operations_total",
+        &[],
+        "Operations of the site's clients in the speculative space since the start that are final and had a result \
+         before.",
+    ),
+    counter(
+        "solera_speculative_accurate_operations_total",
+        &[],
+        "How many of these operations had the final result at first.",
+    ),
+    gauge(
+        "solera_speculative_kept_operations",
+        &[],
+        "Operations of the speculative space that the site keeps for other sites, or because they are not final.",
+    ),
+    gauge(
+        "solera_speculative_leads",
+        &[],
+        "1 if the site leads the broadcast that orders strong operations of the speculative space, otherwise 0.",
     ),
     counter(
         "solera_journal_records_total",

@@ -1,7 +1,7 @@
 //! A connection: bytes in, commands, bytes out.
 
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -150,19 +150,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             if input.capacity() - input.len() < READ_SIZE / 4 {
                 input.reserve(READ_SIZE.max(input.len()));
             }
-            if !self.ahead.is_empty() {
-                input.append(&mut self.ahead);
-            } else {
-                let between = input.is_empty() && !self.session.in_transaction();
-                let read = tokio::select! {
-                    // Commands that arrived before the shutdown are still answered.
-                    biased;
-                    read = self.stream.read_buf(&mut input) => read?,
-                    () = &mut draining, if between => 0,
-                };
-                if read == 0 {
-                    return Ok(());
-                }
+            if !self.read(&mut input, draining.as_mut()).await? {
+                return Ok(());
             }
             let started = Instant::now();
             let mut used = 0;
@@ -185,6 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 ));
                 return self.write().await;
             }
+            self.session.push_ready();
             self.session.publish();
             self.write().await?;
             if commands > 0 {
@@ -205,6 +195,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             }
             if input.is_empty() && input.capacity() > 4 * READ_SIZE {
                 input = Vec::with_capacity(READ_SIZE);
+            }
+        }
+    }
+
+    /// Reads more bytes, and writes pushes meanwhile. Returns whether the connection stays open.
+    async fn read(
+        &mut self,
+        input: &mut Vec<u8>,
+        mut draining: Pin<&mut impl Future<Output = ()>>,
+    ) -> std::io::Result<bool> {
+        if !self.ahead.is_empty() {
+            input.append(&mut self.ahead);
+            return Ok(true);
+        }
+        loop {
+            let between = input.is_empty() && !self.session.in_transaction();
+            tokio::select! {
+                // Commands that arrived before the shutdown are still answered.
+                biased;
+                read = self.stream.read_buf(input) => return Ok(read? > 0),
+                () = &mut draining, if between => return Ok(false),
+                () = self.session.next_push() => self.write().await?,
             }
         }
     }

@@ -150,6 +150,10 @@ impl EventLoop {
                 let worker = self.worker.clone();
                 spawn_local(async move { worker.answer_primary(asked, reply).await });
             }
+            Control::Speculative(asked, reply) => {
+                let worker = self.worker.clone();
+                spawn_local(async move { worker.answer_speculative(*asked, reply).await });
+            }
             Control::Scan(ask, reply) => {
                 let _ = reply.send(self.worker.scan_here(&ask));
             }

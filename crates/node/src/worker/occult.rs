@@ -22,7 +22,9 @@ impl Worker {
         let keys = self.with(|replica| replica.count_keys(now));
         // An agreement that has arrived in between counts in the second number only.
         let keys = keys.saturating_sub(self.count_agreements());
-        keys + self.with_occult_here(|occult| occult.keys()).unwrap_or(0)
+        let of_occult = self.with_occult_here(|occult| occult.keys()).unwrap_or(0);
+        let speculative = self.with_speculative(|machine| machine.status().registers).unwrap_or(0);
+        keys + of_occult + speculative
     }
 
     /// Runs a command at a worker of this site. Returns `None` if no reply comes.

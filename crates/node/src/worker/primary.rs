@@ -73,6 +73,13 @@ impl Worker {
             let left = keys.saturating_sub(found.keys.len());
             found.keys.extend(occult.unstored_keys(sites, left));
         }
+        if let Some(speculative) = state.engine.machine().creek() {
+            let left = keys.saturating_sub(found.keys.len());
+            found.transactions += speculative.unstable().count();
+            let operations = speculative.unstable().filter_map(|it| it.operation.as_ref());
+            let of_them = operations.flat_map(|operation| operation.keys());
+            found.keys.extend(of_them.take(left).map(Key::from));
+        }
         found
     }
 
@@ -85,7 +92,9 @@ impl Worker {
         let (now, most) = machine.primary_mut().map_or((0, 0), Primary::take_held);
         let held = held.and(Held { now, most });
         let (now, most) = machine.occult_mut().map_or((0, 0), Occult::take_held);
-        held.and(Held { now, most })
+        let held = held.and(Held { now, most });
+        let speculative = machine.creek().map_or(0, |machine| machine.status().bytes);
+        held.and(Held { now: speculative, most: speculative })
     }
 
     /// Runs a command for another worker of the site. If that worker stops waiting, the request is

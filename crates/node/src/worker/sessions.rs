@@ -12,8 +12,8 @@ use solera_membership::{Change, SiteStatus};
 use solera_occult::Occult;
 use solera_resp::Value;
 use solera_session::{
-    Ask, AskBound, Bound, Client, Context, Delegation, Identity, Page, PeerTimeout, ReadCounts,
-    Single, SitesReport, ToPrimary, Unreachable, verify,
+    Ask, AskBound, Bound, Client, Context, Delegation, FromSpeculative, Identity, Page,
+    PeerTimeout, ReadCounts, Single, SitesReport, ToPrimary, ToSpeculative, Unreachable, verify,
 };
 use solera_site::Input;
 use solera_time::SiteId;
@@ -136,6 +136,10 @@ impl Context for Worker {
 
     fn send_occult(&self, command: solera_occult::Command) {
         self.send_occult_here(command);
+    }
+
+    async fn ask_speculative(&self, asked: ToSpeculative) -> Option<FromSpeculative> {
+        self.ask_speculative_at_site(asked).await
     }
 
     async fn ask_bound(&self, worker: Address, asked: AskBound) -> Option<Bound> {

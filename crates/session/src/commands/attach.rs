@@ -12,7 +12,7 @@ use solera_unistore::{Command, Pasts, Response};
 use super::request::Request;
 use super::sites::site_named;
 use crate::context::Context;
-use crate::session::{ClientSession, Wait};
+use crate::session::{ClientSession, Until, Wait};
 use crate::token::Token;
 use crate::typed::Typed;
 
@@ -86,6 +86,8 @@ impl Typed for Attach {
         let left = ATTACH_TIMEOUT.saturating_sub(began.elapsed());
         session.wait_for_primary(&self.token.primary, Wait::Applied, Some(left)).await?;
         session.primary.join(&self.token.primary);
+        let left = Some(ATTACH_TIMEOUT.saturating_sub(began.elapsed()));
+        session.wait_for_speculative(&self.token.speculative, Until::Delivered, left).await?;
         if let Some((occult, epoch)) = &self.token.occult {
             session.attach_occult(occult, *epoch).await?;
         }

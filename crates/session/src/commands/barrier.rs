@@ -49,6 +49,10 @@ impl Request for Barrier {
                     let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
                     stored = session.wait_for_occult(left).await;
                 }
+                if stored.is_ok() {
+                    let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+                    stored = session.wait_until_final(left).await;
+                }
                 session.answer_ok(stored);
             }
             Some(Response::Failed(error)) => session.fail_command(&error),

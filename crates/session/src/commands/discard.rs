@@ -19,8 +19,7 @@ impl Request for Discard {
     async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         match session.mode.end_queue() {
             Some(_) => {
-                session.watched.clear();
-                session.occult.unwatch();
+                session.unwatch();
                 session.out.simple("OK");
             }
             None => session.fail("ERR DISCARD without MULTI"),

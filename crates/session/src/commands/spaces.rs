@@ -10,9 +10,9 @@ use crate::session::ClientSession;
 
 /// SOLERA.SPACES: replies with the name, prefix and level of each space, and the protocol that runs
 /// it, by name and number. A space of level `por` also lists its strong commands and the
-/// conflicting pairs. A space that `primary` runs also has the setting `answer`, one that Occult
-/// runs the setting `home`, one with a type its type and error bound, and one with a weakest level
-/// of reads this level.
+/// conflicting pairs, and one of level `speculative` its strong commands. A space that `primary`
+/// runs also has the setting `answer`, one that Occult runs the setting `home`, one with a type its
+/// type and error bound, and one with a weakest level of reads this level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spaces;
 
@@ -26,16 +26,21 @@ impl Request for Spaces {
         let out = &mut session.out;
         out.array(spec.spaces.iter().len());
         for space in spec.spaces.iter() {
-            let declares = space.level == Level::Por;
+            let (strong, conflicts) = match space.level {
+                Level::Por => (true, true),
+                Level::Speculative => (true, false),
+                _ => (false, false),
+            };
             let (protocol, answer) = match space.runs {
                 Runs::Primary(answer) => (solera_primary::PROTOCOL, Some(answer.name())),
                 Runs::Occult(_) => (solera_occult::PROTOCOL, None),
+                Runs::Speculative => (solera_creek::PROTOCOL, None),
                 Runs::UniStore => (solera_unistore::PROTOCOL, None),
             };
             let home = match space.runs {
                 Runs::Occult(SpaceHome::Hash) => Some("hash"),
                 Runs::Occult(SpaceHome::Site(site)) => Some(&*spec.sites[site.index()].name),
-                Runs::UniStore | Runs::Primary(_) => None,
+                Runs::UniStore | Runs::Primary(_) | Runs::Speculative => None,
             };
             let of_type = space.of_type.map(SpaceType::name);
             let tolerance = space.error.map(|bound| bound.tolerance());
@@ -48,7 +53,8 @@ impl Request for Spaces {
             ];
             let given = || texts.into_iter().filter_map(|(name, text)| Some((name, text?)));
             let leases = usize::from(space.error.is_some());
-            out.map(5 + 2 * usize::from(declares) + given().count() + leases);
+            let declared = usize::from(strong) + usize::from(conflicts);
+            out.map(5 + declared + given().count() + leases);
             let level = space.level_name();
             for (key, value) in [
                 ("name", &*space.name),
@@ -69,9 +75,11 @@ impl Request for Spaces {
                 out.bulk(b"lease-ms");
                 out.integer(bound.lease.as_millis() as i64);
             }
-            if declares {
+            if strong {
                 out.bulk(b"strong");
                 names(out, &space.relation.strong());
+            }
+            if conflicts {
                 let conflicts = space.relation.conflicts();
                 out.bulk(b"conflicts");
                 out.array(conflicts.len());

@@ -35,6 +35,7 @@ impl Typed for TakeToken {
             pasts: session.pasts,
             primary: session.primary.clone(),
             occult,
+            speculative: session.speculative.past.clone(),
         })
     }
 }

@@ -17,8 +17,7 @@ impl Request for Unwatch {
     }
 
     async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
-        session.watched.clear();
-        session.occult.unwatch();
+        session.unwatch();
         session.out.simple("OK");
     }
 }

@@ -54,6 +54,10 @@ impl Request for Wait {
                     let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
                     stored = session.wait_for_occult(left).await;
                 }
+                if stored.is_ok() {
+                    let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+                    stored = session.wait_until_final(left).await;
+                }
                 let sites = if stored.is_ok() { session.worker.spec().f } else { 0 };
                 session.out.integer(sites as i64);
             }

@@ -10,7 +10,7 @@ use super::ClientSession;
 use super::conflict::PATIENCE;
 use super::mode::Current;
 use super::operations::{Dropped, Stopped};
-use super::queue::{QUEUE_BYTES, Queue, Queued, Work};
+use super::queue::{QUEUE_BYTES, Queue, Queued, Runner, Work};
 use super::strong::{NotBegun, Watched};
 use super::transaction::NotCommitted;
 use crate::context::Context;
@@ -49,7 +49,7 @@ impl<W: Context> ClientSession<W> {
             return self.spoil(&error);
         }
         if let Some(plan) = plan
-            && let Err(error) = self.note_protocol(plan).and_then(|()| self.fit_types(plan))
+            && let Err(error) = self.note_runner(plan).and_then(|()| self.fit_types(plan))
         {
             return self.spoil(&error);
         }
@@ -83,12 +83,14 @@ impl<W: Context> ClientSession<W> {
             return;
         };
         if queue.broken {
-            self.watched.clear();
-            self.occult.unwatch();
+            self.unwatch();
             self.fail("EXECABORT Transaction discarded because of previous errors.");
             return;
         }
-        if queue.occult == Some(true) || self.occult.watches() {
+        if queue.runner == Some(Runner::Speculative) || self.speculative.watches() {
+            return Box::pin(self.exec_on_speculative(&queue)).await;
+        }
+        if queue.runner == Some(Runner::Occult) || self.occult.watches() {
             return Box::pin(self.exec_on_occult(&queue)).await;
         }
         if self.worker.spec().protocol.certifies(queue.strong || !self.watched.is_empty()) {

@@ -17,7 +17,7 @@ use super::ClientSession;
 use super::conflict::PATIENCE;
 use super::mode::{Current, OccultTransaction};
 use super::operations::{Dropped, Results, Stopped};
-use super::queue::Queue;
+use super::queue::{Queue, Runner};
 use crate::context::{Context, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
 
@@ -134,74 +134,6 @@ impl<W: Context> ClientSession<W> {
             self.worker.count_error();
         }
         true
-    }
-
-    /// Returns whether Occult runs the spaces of these keys.
-    ///
-    /// # Errors
-    /// The error reply, if Occult runs only some of these spaces, or another protocol runs the open
-    /// transaction.
-    pub(crate) fn is_for_occult<'a>(
-        &self,
-        keys: impl Iterator<Item = &'a [u8]>,
-    ) -> Result<bool, String> {
-        let spaces = &self.worker.spec().spaces;
-        let (mut of_occult, mut of_others) = (None, None);
-        for key in keys {
-            match spaces.is_of_occult(key) {
-                true => of_occult = of_occult.or(Some(key)),
-                false => of_others = of_others.or(Some(key)),
-            }
-        }
-        if let (Some(one), Some(other)) = (of_occult, of_others) {
-            return Err(self.two_protocols(one, other));
-        }
-        match (self.mode.current(), of_occult, of_others) {
-            (Some(Current::UniStore(_)), Some(key), _) => Err(format!(
-                "ERR {} is of level pcpsi, and the open transaction is not: one transaction cannot span both; use \
-                 SOLERA.BEGIN PCPSI",
-                self.key_in_space(key)
-            )),
-            (Some(Current::Occult(_)), _, Some(key)) => Err(format!(
-                "ERR {} is not of level pcpsi, and the open transaction is: one transaction cannot span both",
-                self.key_in_space(key)
-            )),
-            _ => Ok(of_occult.is_some()),
-        }
-    }
-
-    fn two_protocols(&self, one: &[u8], other: &[u8]) -> String {
-        format!(
-            "ERR {} is of level pcpsi, and {} is not: one transaction cannot span both",
-            self.key_in_space(one),
-            self.key_in_space(other)
-        )
-    }
-
-    /// Formats a key and its space for an error.
-    fn key_in_space(&self, key: &[u8]) -> String {
-        let space = self.worker.spec().spaces.space_of(key);
-        format!("'{}' (space '{}')", String::from_utf8_lossy(key), space.name)
-    }
-
-    /// Notes in the queue between MULTI and EXEC which protocol runs a command.
-    ///
-    /// # Errors
-    /// The error reply, if another protocol runs earlier commands.
-    pub(super) fn note_protocol(&mut self, plan: &Plan<'_>) -> Result<(), String> {
-        if !self.worker.spec().spaces.run_occult() {
-            return Ok(());
-        }
-        let occult = self.is_for_occult(plan.keys())?;
-        let key = plan.keys().next().map(|key| self.key_in_space(key)).unwrap_or_default();
-        let Some(queue) = self.mode.queue_mut() else { return Ok(()) };
-        if *queue.occult.get_or_insert(occult) == occult {
-            return Ok(());
-        }
-        let (is, are) = if occult { ("is", "are not") } else { ("is not", "are") };
-        Err(format!(
-            "ERR {key} {is} of level pcpsi, and earlier keys since MULTI {are}: one transaction cannot span both"
-        ))
     }
 
     /// Runs a command on keys that Occult holds.
@@ -442,7 +374,7 @@ impl<W: Context> ClientSession<W> {
     pub(super) async fn exec_on_occult(&mut self, queue: &Queue<W>) {
         let watched = std::mem::take(&mut self.occult.watched);
         let others = std::mem::take(&mut self.watched);
-        if !others.is_empty() || queue.occult == Some(false) {
+        if !others.is_empty() || queue.runner.is_some_and(|runner| runner != Runner::Occult) {
             let ours = match watched.first() {
                 Some((key, _)) => format!("{} is watched and", self.key_in_space(key.as_bytes())),
                 None => "keys used since MULTI are".to_owned(),

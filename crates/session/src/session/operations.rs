@@ -9,6 +9,7 @@ use solera_unistore::{Command, CommandError, Input, Kind, Response, TxId};
 
 use super::ClientSession;
 use super::mode::{Current, Transaction};
+use super::queue::Runner;
 use crate::context::{Context, PeerTimeout, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
 
@@ -64,11 +65,10 @@ impl<W: Context> ClientSession<W> {
         if self.is_for_primary(plan) {
             return Ok(Box::pin(self.run_on_primary(plan)).await?);
         }
-        if self.worker.spec().spaces.run_occult() {
-            let occult = self.is_for_occult(plan.keys())?;
-            if occult {
-                return Box::pin(self.run_on_occult(plan)).await;
-            }
+        match self.runner_of(plan.keys())? {
+            Runner::Occult => return Box::pin(self.run_on_occult(plan)).await,
+            Runner::Speculative => return Ok(Box::pin(self.run_on_speculative(plan)).await?),
+            Runner::UniStore => {}
         }
         if let Some(transaction) = self.mode.transaction() {
             self.may_run(plan, transaction.strong)?;

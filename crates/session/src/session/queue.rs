@@ -13,6 +13,28 @@ pub(super) const QUEUE_BYTES: usize = 64 << 20;
 /// Bytes that an argument counts in addition to its length.
 const ARGUMENT_BYTES: usize = 32;
 
+/// A protocol that runs all keys of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// UniStore, and the protocols without transactions.
+    UniStore,
+    /// Occult: keys of level `pcpsi`.
+    Occult,
+    /// Creek: keys of level `speculative`.
+    Speculative,
+}
+
+impl Runner {
+    /// Returns the level of its keys, if it has only one.
+    pub(super) fn level(self) -> Option<&'static str> {
+        match self {
+            Runner::UniStore => None,
+            Runner::Occult => Some("pcpsi"),
+            Runner::Speculative => Some("speculative"),
+        }
+    }
+}
+
 /// A queue between MULTI and EXEC.
 pub(crate) struct Queue<W> {
     pub(crate) commands: Vec<Queued<W>>,
@@ -21,8 +43,8 @@ pub(crate) struct Queue<W> {
     pub(crate) broken: bool,
     /// Whether one of the commands needs agreement.
     pub(super) strong: bool,
-    /// Whether Occult runs the commands on keys; `None` before the first one.
-    pub(super) occult: Option<bool>,
+    /// The protocol that runs the commands on keys; `None` before the first one.
+    pub(super) runner: Option<Runner>,
     /// Whether one of the commands may write.
     pub(crate) writes: bool,
 }
@@ -80,7 +102,7 @@ impl<W> Default for Queue<W> {
             bytes: 0,
             broken: false,
             strong: false,
-            occult: None,
+            runner: None,
             writes: false,
         }
     }

@@ -1,6 +1,6 @@
 //! Rights of the client.
 
-use solera_commands::{Command as Described, Unit};
+use solera_commands::{COMMANDS, Command as Described, CommandId, Unit};
 use solera_config::Denied;
 use solera_data::BOUNDS;
 use solera_resp::Arguments;
@@ -66,6 +66,12 @@ impl<W: Context> ClientSession<W> {
             return Err(Refused::Denied(Denied::Key));
         }
         Ok(())
+    }
+
+    /// Returns whether the client may read a key, with GET.
+    pub(crate) fn may_read(&self, key: &[u8]) -> bool {
+        let get = &COMMANDS[CommandId::Get as usize];
+        self.may_use(Unit::of(get, None), std::iter::once(key)).is_ok()
     }
 
     /// Returns whether the client must authenticate and has not done so.

@@ -14,6 +14,7 @@ use super::ClientSession;
 use super::conflict::{Conflict, PATIENCE};
 use super::mode::{Current, Transaction};
 use super::operations::{Failure, Results};
+use super::queue::Runner;
 use super::transaction::NotCommitted;
 use crate::context::Context;
 use crate::plan::{KeyOp, Plan};
@@ -139,8 +140,10 @@ impl<W: Context> ClientSession<W> {
         if self.mode.queue().is_some() {
             return Err("ERR WATCH inside MULTI is not allowed".to_owned());
         }
-        if self.worker.spec().spaces.run_occult() && self.is_for_occult(keys.clone())? {
-            return Box::pin(self.watch_on_occult(keys)).await;
+        match self.runner_of(keys.clone())? {
+            Runner::Occult => return Box::pin(self.watch_on_occult(keys)).await,
+            Runner::Speculative => return Box::pin(self.watch_on_speculative(keys)).await,
+            Runner::UniStore => {}
         }
         // Baselines without certification accept WATCH and guarantee nothing.
         let transaction = self.mode.transaction();

@@ -42,6 +42,11 @@ impl<W: Context> ClientSession<W> {
     /// The error reply.
     pub(crate) async fn begin(&mut self, kind: TransactionKind) -> Result<(), String> {
         self.may_begin()?;
+        if kind != TransactionKind::Causal && self.speculative.watches() {
+            return Err("ERR watched keys are of level speculative: EXEC validates them, and SOLERA.BEGIN cannot; \
+                        UNWATCH first"
+                .to_owned());
+        }
         self.drop_pcpsi_snapshot();
         if kind == TransactionKind::PcPsi {
             return self.begin_open_on_occult().await;

@@ -1,0 +1,81 @@
+//! SOLERA.STABLE: waits for the final result of an operation of the speculative space.
+
+use std::time::Duration;
+
+use solera_config::ClusterSpec;
+use solera_creek::OperationId;
+use solera_resp::{Arguments, parse_integer};
+
+use super::request::Request;
+use crate::context::Context;
+use crate::returned::write_returned;
+use crate::session::ClientSession;
+use crate::ticket::Ticket;
+
+/// Timeout unless another one is given.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// SOLERA.STABLE ticket [timeout-ms]: replies with the final result. Any site answers. A timeout of
+/// 0 is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stable {
+    id: OperationId,
+    timeout: Option<Duration>,
+}
+
+impl Request for Stable {
+    fn admit<W: Context>(session: &mut ClientSession<W>) -> Result<(), String> {
+        match session.in_transaction() {
+            true => Err("ERR SOLERA.STABLE is not allowed inside a transaction".to_owned()),
+            false => session.has_speculative_space(),
+        }
+    }
+
+    fn parse(arguments: &Arguments<'_>, spec: &ClusterSpec) -> Result<Stable, String> {
+        let timeout = match arguments.len() {
+            2 => Some(TIMEOUT),
+            3 => match parse_integer(arguments.get(2)).and_then(|ms| u64::try_from(ms).ok()) {
+                Some(0) => None,
+                Some(ms) => Some(Duration::from_millis(ms)),
+                None => return Err("ERR timeout is not an integer or out of range".to_owned()),
+            },
+            _ => return Err("ERR wrong number of arguments for 'solera.stable' command".to_owned()),
+        };
+        Ok(Stable { id: Ticket::parse(arguments.get(1), spec.sites.len())?, timeout })
+    }
+
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
+        match session.stable_result(self.id, self.timeout).await {
+            Ok(returned) => write_returned(&mut session.out, &returned),
+            Err(error) => session.fail(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_time::SiteId;
+
+    use super::super::request::testing::{parse, rejects};
+    use super::*;
+
+    #[test]
+    fn a_timeout_may_be_given() {
+        let id = OperationId { site: SiteId(1), run: 3, event: 9 };
+        let stable = |timeout| Ok(Stable { id, timeout });
+        assert_eq!(parse("SOLERA.STABLE 1-3-9"), stable(Some(TIMEOUT)));
+        assert_eq!(parse("SOLERA.STABLE 1-3-9 20"), stable(Some(Duration::from_millis(20))));
+        assert_eq!(parse("SOLERA.STABLE 1-3-9 0"), stable(None));
+        let number = "ERR timeout is not an integer or out of range";
+        let ticket = "ERR '2-3-9' is not a ticket; SOLERA.CALL STRONG returns one, such as 0-1-17";
+        rejects::<Stable>(&[
+            ("SOLERA.STABLE 1-3-9 x", number),
+            ("SOLERA.STABLE 1-3-9 -1", number),
+            ("SOLERA.STABLE 2-3-9", ticket),
+            (
+                "SOLERA.STABLE 1-3-9 1 2",
+                "ERR wrong number of arguments for 'solera.stable' command",
+            ),
+        ]);
+    }
+}

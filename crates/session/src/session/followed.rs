@@ -1,0 +1,149 @@
+//! Later results of operations that a client has called, and the pushes that carry them.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use solera_creek::{Command, OperationId, Past, Response};
+use solera_procedures::Returned;
+use solera_resp::Protocol;
+use tokio::task::JoinSet;
+
+use super::ClientSession;
+use crate::context::{Context, FromSpeculative, ToSpeculative};
+use crate::returned::write_returned;
+use crate::ticket::{Ticket, forgotten};
+
+/// Time limit of one request to the site's machine. Requests that wait longer are repeated.
+pub(super) const ROUND: Duration = Duration::from_secs(4);
+/// Pause before a request to a worker that does not answer is repeated.
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
+/// Most operations that a session may follow at once.
+const MOST_FOLLOWED: usize = 10_000;
+
+/// Operations whose later results the client gets. Dropping it ends the requests.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    requests: JoinSet<Option<Next>>,
+}
+
+/// The next result of an operation.
+#[derive(Debug)]
+struct Next {
+    id: OperationId,
+    result: Later,
+    /// What the site had delivered then.
+    past: Past,
+}
+
+#[derive(Debug)]
+enum Later {
+    /// The result has changed, and the client wants all changes.
+    Revised(Returned),
+    Stable(Returned),
+    /// The operation is final, and its result is no longer kept.
+    Forgotten,
+}
+
+impl<W: Context> ClientSession<W> {
+    /// Checks that the client can get later results of one more operation.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) fn may_follow(&self) -> Result<(), String> {
+        match self.speculative.followed.requests.len() < MOST_FOLLOWED {
+            true => Ok(()),
+            false => Err(format!(
+                "BUSY this connection waits for {MOST_FOLLOWED} results already; nothing was done"
+            )),
+        }
+    }
+
+    /// Sends the client the later results of an operation as they arrive: the final one, and with
+    /// `seen`, its present result, also those before that differ. Clients that speak RESP2 get
+    /// none.
+    pub(crate) fn follow(&mut self, id: OperationId, seen: Option<Returned>) {
+        if self.out.protocol == Protocol::Resp3 {
+            let request = next_result(self.worker.clone(), id, seen);
+            self.speculative.followed.requests.spawn_local(request);
+        }
+    }
+
+    /// Waits until there is a push, and appends it to the output. Dropping the future loses
+    /// nothing.
+    pub async fn next_push(&mut self) {
+        loop {
+            match self.speculative.followed.requests.join_next().await {
+                Some(Ok(Some(next))) => return self.push(next),
+                // The machine has answered something else, or the task was cancelled.
+                Some(Ok(None) | Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Appends the pushes that are ready to the output.
+    pub fn push_ready(&mut self) {
+        while let Some(next) = self.speculative.followed.requests.try_join_next() {
+            if let Ok(Some(next)) = next {
+                self.push(next);
+            }
+        }
+    }
+
+    fn push(&mut self, next: Next) {
+        let Next { id, result, past } = next;
+        self.speculative.past.join(&past);
+        // The client may have changed to RESP2, which has no pushes.
+        if self.out.protocol != Protocol::Resp3 {
+            return;
+        }
+        let name = match result {
+            Later::Revised(_) => "solera.revised",
+            Later::Stable(_) | Later::Forgotten => "solera.stable",
+        };
+        self.out.push(3);
+        self.out.bulk(name.as_bytes());
+        self.out.bulk(Ticket(id).to_string().as_bytes());
+        match result {
+            Later::Revised(returned) => {
+                write_returned(&mut self.out, &returned);
+                self.follow(id, Some(returned));
+            }
+            Later::Stable(returned) => write_returned(&mut self.out, &returned),
+            Later::Forgotten => self.out.error(&forgotten(id)),
+        }
+    }
+}
+
+/// Waits for the next result of an operation. Returns `None` if there will be none.
+async fn next_result<W: Context>(
+    worker: Rc<W>,
+    id: OperationId,
+    seen: Option<Returned>,
+) -> Option<Next> {
+    let follows = seen.is_some();
+    loop {
+        let command = match follows {
+            true => Command::Follow { id, seen: seen.clone() },
+            false => Command::Await { id },
+        };
+        let asked = ToSpeculative::Run { command, within: ROUND };
+        let (response, past) = match worker.ask_speculative(asked).await {
+            Some(FromSpeculative::Responded { response, past, .. }) => (*response, past),
+            Some(FromSpeculative::TimedOut) => continue,
+            Some(FromSpeculative::State(_) | FromSpeculative::Log(..)) => return None,
+            // The node of the worker may answer again.
+            Some(FromSpeculative::Unreachable(_)) | None => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let result = match response {
+            Response::Revised(revised) => Later::Revised(revised.response),
+            Response::Stable { response, .. } => Later::Stable(response),
+            Response::Forgotten { .. } => Later::Forgotten,
+            _ => return None,
+        };
+        return Some(Next { id, result, past });
+    }
+}

@@ -1,0 +1,73 @@
+//! Tickets: names of operations of the speculative space, as text.
+
+use std::fmt;
+
+use solera_creek::OperationId;
+use solera_time::SiteId;
+
+/// An operation's name, as clients see it: the number of its site from 0, the run of the site, and
+/// the number of the operation within the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(pub(crate) OperationId);
+
+impl Ticket {
+    /// Reads a ticket in a cluster with this number of sites.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) fn parse(text: &[u8], sites: usize) -> Result<OperationId, String> {
+        let refused = || {
+            let text = String::from_utf8_lossy(text);
+            format!("ERR '{text}' is not a ticket; SOLERA.CALL STRONG returns one, such as 0-1-17")
+        };
+        let numbers = std::str::from_utf8(text).map_err(|_| refused())?;
+        let mut numbers = numbers.split('-').map(|number| match number.bytes().all(is_digit) {
+            true => number.parse::<u64>().ok(),
+            false => None,
+        });
+        let (Some(Some(site)), Some(Some(run)), Some(Some(event)), None) =
+            (numbers.next(), numbers.next(), numbers.next(), numbers.next())
+        else {
+            return Err(refused());
+        };
+        let site = u8::try_from(site).ok().filter(|site| usize::from(*site) < sites);
+        match (site, run, event) {
+            (Some(site), 1.., 1..) => Ok(OperationId { site: SiteId(site), run, event }),
+            _ => Err(refused()),
+        }
+    }
+}
+
+fn is_digit(byte: u8) -> bool {
+    byte.is_ascii_digit()
+}
+
+/// Returns the error reply about an operation whose result is no longer kept.
+pub(crate) fn forgotten(id: OperationId) -> String {
+    format!("ERR the operation {} is final, and its result is no longer kept", Ticket(id))
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OperationId { site, run, event } = self.0;
+        write!(f, "{}-{run}-{event}", site.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickets_are_read_back() {
+        let id = OperationId { site: SiteId(2), run: 7, event: u64::MAX };
+        let text = Ticket(id).to_string();
+        assert_eq!(text, "2-7-18446744073709551615");
+        assert_eq!(Ticket::parse(text.as_bytes(), 3), Ok(id));
+        for wrong in ["", "2", "2-7", "2-7-1-1", "3-7-1", "0-0-1", "0-1-0", "+0-1-1", "0-1-x"] {
+            assert!(Ticket::parse(wrong.as_bytes(), 3).is_err(), "{wrong}");
+        }
+        assert!(Ticket::parse(b"0-1-18446744073709551616", 3).is_err());
+        assert!(Ticket::parse(b"\xff", 3).is_err());
+    }
+}
