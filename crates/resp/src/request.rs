@@ -43,6 +43,11 @@ impl<'a> Arguments<'a> {
         self.ranges.get(index).map_or(&[], |range| &self.buffer[range.clone()])
     }
 
+    /// Returns the same without the first `count` arguments.
+    pub fn without(&self, count: usize) -> Arguments<'a> {
+        Arguments { ranges: self.ranges.get(count..).unwrap_or_default(), ..*self }
+    }
+
     /// Returns the arguments from `first` on.
     pub fn from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let (buffer, ranges) = (self.buffer, self.ranges.get(first..).unwrap_or_default());

@@ -25,7 +25,7 @@ mod typed_keys;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use solera_commands::Command as Described;
 use solera_machine::Now;
@@ -173,6 +173,23 @@ impl<W: Context> ClientSession<W> {
         self.primary = solera_primary::Past::default();
         self.occult = OccultSession::new(self.worker.spec());
         self.speculative = SpeculativeSession::default();
+    }
+
+    /// Waits until the loss of f sites can undo nothing that the session has seen and written in
+    /// protocols other than UniStore, at most for `timeout` since `began`.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn wait_beside_unistore(
+        &mut self,
+        began: Instant,
+        timeout: Option<Duration>,
+    ) -> Result<(), String> {
+        let left = || timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+        self.wait_for_primary(&self.primary, Wait::Stored, left()).await?;
+        self.wait_for_occult(left()).await?;
+        let past = self.speculative.past.clone();
+        self.wait_for_speculative(&past, Until::Final, left()).await
     }
 
     /// Publishes the session's state for other clients and for the session that it acts for.

@@ -8,7 +8,7 @@ use solera_unistore::{Command, Response};
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::{ClientSession, Wait};
+use crate::session::ClientSession;
 
 /// SOLERA.BARRIER [timeout-ms]: waits until the session's durability past is uniform (Alg. 1 l.
 /// 49).
@@ -42,17 +42,7 @@ impl Request for Barrier {
         let (began, timeout) = (Instant::now(), self.timeout);
         match session.worker.call(Command::Barrier { pasts: session.pasts, timeout }).await {
             Some(Response::Uniform) => {
-                let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-                let mut stored =
-                    session.wait_for_primary(&session.primary, Wait::Stored, left).await;
-                if stored.is_ok() {
-                    let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-                    stored = session.wait_for_occult(left).await;
-                }
-                if stored.is_ok() {
-                    let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-                    stored = session.wait_until_final(left).await;
-                }
+                let stored = session.wait_beside_unistore(began, timeout).await;
                 session.answer_ok(stored);
             }
             Some(Response::Failed(error)) => session.fail_command(&error),

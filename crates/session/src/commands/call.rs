@@ -77,15 +77,9 @@ impl CallOfCommand {
                  INCR, not '{name}'"
             ));
         };
-        let mut buffer = Vec::new();
-        let mut ranges = Vec::new();
-        for argument in arguments.from(first) {
-            let start = buffer.len();
-            buffer.extend_from_slice(argument);
-            ranges.push(start..buffer.len());
-        }
-        command.check_arity(ranges.len())?;
-        let plan = plan::plan(command.id, &Arguments::new(&buffer, &ranges))?.into_owned();
+        let arguments = arguments.without(first);
+        command.check_arity(arguments.len())?;
+        let plan = plan::plan(command.id, &arguments)?.into_owned();
         Ok(CallOfCommand { how, command, plan })
     }
 

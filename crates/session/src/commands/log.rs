@@ -9,7 +9,7 @@ use solera_resp::{Arguments, Writer, parse_integer};
 
 use super::request::Request;
 use super::state;
-use crate::context::{Context, FromSpeculative, LogEntry, ToSpeculative, Unreachable};
+use crate::context::{Context, FromSpeculative, LogEntry, ToSpeculative};
 use crate::session::ClientSession;
 use crate::ticket::Ticket;
 
@@ -49,12 +49,10 @@ impl Request for Log {
     async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let Log { from, count } = self;
         let asked = ToSpeculative::Log { from, count };
-        let (entries, oldest) = match session.worker.ask_speculative(asked).await {
-            Some(FromSpeculative::Log(entries, oldest)) => (entries, oldest),
-            Some(FromSpeculative::Unreachable(node)) => {
-                return session.fail(Unreachable(node).to_string());
-            }
-            _ => return session.fail(session.speculative_unanswered()),
+        let (entries, oldest) = match session.request_speculative(asked).await {
+            Ok(FromSpeculative::Log(entries, oldest)) => (entries, oldest),
+            Ok(_) => return session.fail_unanswered(),
+            Err(error) => return session.fail(error),
         };
         if from < oldest {
             return session.fail(format!(

@@ -4,7 +4,7 @@ use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 
 use super::request::Request;
-use crate::context::{Context, FromSpeculative, SpeculativeState, ToSpeculative, Unreachable};
+use crate::context::{Context, FromSpeculative, SpeculativeState, ToSpeculative};
 use crate::session::ClientSession;
 
 /// SOLERA.STATE space: replies with a map. Sites with the same number of final operations have the
@@ -25,12 +25,10 @@ impl Request for State {
     }
 
     async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
-        let state = match session.worker.ask_speculative(ToSpeculative::State).await {
-            Some(FromSpeculative::State(state)) => *state,
-            Some(FromSpeculative::Unreachable(node)) => {
-                return session.fail(Unreachable(node).to_string());
-            }
-            _ => return session.fail(session.speculative_unanswered()),
+        let state = match session.request_speculative(ToSpeculative::State).await {
+            Ok(FromSpeculative::State(state)) => *state,
+            Ok(_) => return session.fail_unanswered(),
+            Err(error) => return session.fail(error),
         };
         let SpeculativeState { finals, committed, tentative, digest, .. } = state;
         let leader = state.leader.map(|site| session.worker.site_name(site).to_owned());

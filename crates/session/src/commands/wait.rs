@@ -8,7 +8,7 @@ use solera_unistore::{Command, Response};
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::{self, ClientSession};
+use crate::session::ClientSession;
 
 /// WAIT sites timeout: replies with the number of other sites that certainly store what the session
 /// has seen and written, as Redis does for replicas. The number is f once that is uniform. It is 0
@@ -47,17 +47,7 @@ impl Request for Wait {
         let (began, timeout) = (Instant::now(), self.timeout);
         match session.worker.call(Command::Barrier { pasts: session.pasts, timeout }).await {
             Some(Response::Uniform) => {
-                let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-                let wait = session::Wait::Stored;
-                let mut stored = session.wait_for_primary(&session.primary, wait, left).await;
-                if stored.is_ok() {
-                    let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-                    stored = session.wait_for_occult(left).await;
-                }
-                if stored.is_ok() {
-                    let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-                    stored = session.wait_until_final(left).await;
-                }
+                let stored = session.wait_beside_unistore(began, timeout).await;
                 let sites = if stored.is_ok() { session.worker.spec().f } else { 0 };
                 session.out.integer(sites as i64);
             }

@@ -239,15 +239,27 @@ impl<W: Context> ClientSession<W> {
         command: Command<Procedure, Returned>,
         within: Duration,
     ) -> Result<Option<(Response<Returned>, Option<Procedure>)>, String> {
-        let asked = ToSpeculative::Run { command, within };
-        match self.worker.ask_speculative(asked).await {
-            Some(FromSpeculative::Responded { response, past, operation }) => {
+        match self.request_speculative(ToSpeculative::Run { command, within }).await? {
+            FromSpeculative::Responded { response, past, operation } => {
                 self.speculative.past.join(&past);
                 Ok(Some((*response, operation)))
             }
-            Some(FromSpeculative::TimedOut) => Ok(None),
+            FromSpeculative::TimedOut => Ok(None),
+            _ => Err(self.unanswered()),
+        }
+    }
+
+    /// Sends a request to the worker of the site that runs the speculative space.
+    ///
+    /// # Errors
+    /// The error reply, if there is no answer.
+    pub(crate) async fn request_speculative(
+        &self,
+        asked: ToSpeculative,
+    ) -> Result<FromSpeculative, String> {
+        match self.worker.ask_speculative(asked).await {
             Some(FromSpeculative::Unreachable(node)) => Err(Unreachable(node).to_string()),
-            Some(_) => Err(self.unanswered()),
+            Some(answer) => Ok(answer),
             None => Err(self.speculative_unanswered()),
         }
     }
@@ -280,7 +292,7 @@ impl<W: Context> ClientSession<W> {
     }
 
     /// Returns the error reply if the worker that runs the speculative space gives no answer.
-    pub(crate) fn speculative_unanswered(&self) -> String {
+    fn speculative_unanswered(&self) -> String {
         match self.is_elsewhere() && self.worker.refuses().is_none() {
             true => format!(
                 "UNKNOWN {}, which runs space '{}', does not answer; the command may have been done",
@@ -371,19 +383,6 @@ impl<W: Context> ClientSession<W> {
                 Reply::Error(error) => self.fail(error),
             }
         }
-    }
-
-    /// Waits until all that the session has seen and done in the speculative space is final, which
-    /// f sites cannot undo.
-    ///
-    /// # Errors
-    /// The error reply.
-    pub(crate) async fn wait_until_final(
-        &mut self,
-        patience: Option<Duration>,
-    ) -> Result<(), String> {
-        let past = self.speculative.past.clone();
-        self.wait_for_speculative(&past, Until::Final, patience).await
     }
 
     /// Waits until this site has delivered a past of keys of the speculative space, or until all of
