@@ -151,6 +151,8 @@ pub enum Compute {
     WithField(Var, u16, Var),
     /// `function(args)`
     Call(u32, Vec<Var>),
+    /// The handle of the object of a store with a key.
+    Handle(StoreId, Var),
 }
 
 impl Compute {
@@ -158,7 +160,10 @@ impl Compute {
     pub fn inputs(&self) -> Vec<Var> {
         match self {
             Compute::Const(_) => Vec::new(),
-            Compute::Copy(a) | Compute::Unary(_, a) | Compute::Field(a, _) => vec![*a],
+            Compute::Copy(a)
+            | Compute::Unary(_, a)
+            | Compute::Field(a, _)
+            | Compute::Handle(_, a) => vec![*a],
             Compute::Binary(_, a, b) | Compute::WithField(a, _, b) => vec![*a, *b],
             Compute::Builtin(_, args)
             | Compute::List(args)

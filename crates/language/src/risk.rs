@@ -36,6 +36,8 @@ pub enum Why {
     Object,
     /// A loop may have too many iterations.
     Turns,
+    /// A key may be empty or reserved.
+    InvalidKey,
     /// A recursive function may exceed the maximum depth.
     Depth,
 }
@@ -72,6 +74,7 @@ impl Why {
             }
             Why::Object => "test first whether it exists: `if h.is_valid() { … }`",
             Why::Turns => "bound the iterations: `while i < 1000 && … { i += 1; … }`",
+            Why::InvalidKey => "let the key begin with a text: `\"stock:\" + …`",
             Why::Depth => "bound its argument: `min(n, 100)`",
         }
     }

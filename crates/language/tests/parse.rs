@@ -103,6 +103,7 @@ fn deep_nesting_is_one_error() {
             ("endorse(a,", "var x = "),
             ("a || b && c == d + e * (", "var x = "),
             ("new A{a:", "var x = "),
+            ("handle<int>(", "var x = "),
             ("list<", "var x: "),
             ("{", ""),
             ("if a {", ""),
@@ -129,6 +130,14 @@ fn deep_nesting_is_one_error() {
             assert_eq!(parse(&source).diagnostics.len(), MAX_ERRORS, "{part}");
         }
     });
+}
+
+/// Whether a handle of a key begins is decided by the tokens after it, up to a limit.
+#[test]
+fn what_only_begins_like_a_handle_is_read_once() {
+    let source =
+        doing(&format!("var x = f({});", "[handle < x<a, 1], ".repeat(MAX_SOURCE / 19 - 20)));
+    assert_eq!(parse(&source).diagnostics.len(), MAX_ERRORS);
 }
 
 #[test]

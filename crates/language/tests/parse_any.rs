@@ -400,6 +400,11 @@ impl Unplaced {
                 }
                 self.name(store);
             }
+            ExprKind::Handle(ty, key, store) => {
+                self.ty(ty);
+                self.expr(key);
+                self.name(store);
+            }
             ExprKind::Endorse(level, value) => {
                 self.name(level);
                 self.expr(value);
@@ -453,6 +458,7 @@ fn expr() -> impl Strategy<Value = Expr> {
     let leaf = prop_oneof![
         literal.prop_map(ExprKind::Literal),
         word().prop_map(ExprKind::Name),
+        Just(ExprKind::Name("handle".to_owned())),
         (ty(), name()).prop_map(|(ty, store)| ExprKind::New(NewObject::Empty(ty), store)),
     ];
     leaf.prop_map(placeless).prop_recursive(5, 24, 3, move |inner| {
@@ -490,6 +496,8 @@ fn expr() -> impl Strategy<Value = Expr> {
             1 => (name(), fields()).prop_map(|(name, fields)| ExprKind::Struct(name, fields)),
             1 => (name(), fields(), name())
                 .prop_map(|(n, fields, store)| ExprKind::New(NewObject::Struct(n, fields), store)),
+            1 => (ty(), one(), name())
+                .prop_map(|(ty, key, store)| ExprKind::Handle(ty, key, store)),
             1 => (name(), one()).prop_map(|(level, e)| ExprKind::Endorse(level, e)),
         ]
         .prop_map(placeless)

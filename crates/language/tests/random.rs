@@ -96,7 +96,9 @@ fn split_programs_behave_like_whole_programs() {
             let mut other = stores.clone();
             let (one, _) = run(&whole, &args, &mut stores);
             let (two, _) = run(&program, &args, &mut other);
-            assert_eq!(one, two, "seed {seed}\n{text}");
+            // A program that fails at two places may fail at either first.
+            let both_fail = one.is_err() && two.is_err();
+            assert!(both_fail || one == two, "seed {seed}: {one:?}, {two:?}\n{text}");
             // The host undoes the phase in which a program fails; this test has no host.
             assert!(one.is_err() || stores == other, "seed {seed}\n{text}\n{stores:?}\n{other:?}");
         }

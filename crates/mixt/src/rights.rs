@@ -2,26 +2,27 @@
 //! transaction whose user lacks a right is rejected before it has any effect (decision 0022).
 //!
 //! The analysis follows all branches in the code of the remaining phases. A handle is known if it
-//! is a constant, an argument or a part of one, or if a phase that has run handed it on. If the
-//! handle of an operation is not known, only the store and the command are.
+//! is a constant, an argument or a part of one, if a phase that has run handed it on, or if the
+//! program makes it from known texts and numbers. If the handle of an operation is not known, only
+//! the store and the command are.
+
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use solera_program::builtin::Builtin;
-use solera_program::ir::{Code, Instr, Phase, Reg};
+use solera_program::ir::{Code, Instr, Phase, Program};
 use solera_program::types::StoreId;
 use solera_program::value::Value;
 
+use self::values::{Known, MOST};
 pub use crate::access::{Access, Denial, StoreOperation, Users};
 use crate::job::Job;
 use crate::record::State;
 
-/// Maximum number of possible values of a register; with more, the register counts as unknown.
-const MOST: usize = 64;
-
-/// Possible values of a register; `None` for any value.
-type Known = Option<Vec<Value>>;
+/// Maximum number of instructions of functions that the analysis of a phase visits. After that, the
+/// results of calls are unknown.
+const VISITS: u32 = 100_000;
 
 /// Returns the possible accesses of the remaining groups to each database.
 pub(crate) fn accesses(job: &Job, state: &State) -> BTreeMap<Arc<str>, Vec<Access>> {
@@ -34,7 +35,8 @@ pub(crate) fn accesses(job: &Job, state: &State) -> BTreeMap<Arc<str>, Vec<Acces
         left.iter().flat_map(|phase| &phases[*phase].gives).copied().collect();
     let mut all: BTreeMap<Arc<str>, Vec<Access>> = BTreeMap::new();
     for phase in left {
-        for (store, operation, key) in of_phase(&phases[phase], &job.args, state, &unknown) {
+        for (store, operation, key) in of_phase(program, &phases[phase], &job.args, state, &unknown)
+        {
             let place = &job.bindings.of(store).place;
             let (program, space) = (Arc::clone(program), Arc::clone(&place.space));
             let access = Access { program, phase, store, space, operation, key };
@@ -46,13 +48,16 @@ pub(crate) fn accesses(job: &Job, state: &State) -> BTreeMap<Arc<str>, Vec<Acces
 
 /// Returns the operations of a phase, each once.
 fn of_phase(
+    program: &Program,
     phase: &Phase,
     args: &[Value],
     state: &State,
     unknown: &BTreeSet<u32>,
 ) -> BTreeSet<(StoreId, StoreOperation, Option<Arc<str>>)> {
     let code = &phase.code;
-    let before = follow(code, args, state, unknown);
+    let args = args.iter().map(|arg| Some(vec![arg.clone()])).collect();
+    let mut analysis = Analysis { program, tapes: Some((state, unknown)), visits: VISITS };
+    let before = analysis.follow(code, args);
     let mut found = BTreeSet::new();
     for (instr, registers) in code.instructions.iter().zip(&before) {
         // This instruction is unreachable.
@@ -87,44 +92,76 @@ fn keys(values: &[Value]) -> Vec<Arc<str>> {
     keys.collect()
 }
 
-/// Returns the possible values of registers before each instruction; `None` before unreachable
-/// ones.
-fn follow(
-    code: &Code,
-    args: &[Value],
-    state: &State,
-    unknown: &BTreeSet<u32>,
-) -> Vec<Option<Vec<Known>>> {
-    let mut start = vec![Some(vec![Value::Unit]); code.registers as usize];
-    for (register, arg) in start.iter_mut().zip(args) {
-        *register = Some(vec![arg.clone()]);
-    }
-    let mut before: Vec<Option<Vec<Known>>> = vec![None; code.instructions.len()];
-    let mut due = Vec::new();
-    arrive(&mut before, &mut due, 0, start);
-    while let Some(at) = due.pop() {
-        let mut registers = before[at].clone().expect("only reachable instructions are visited");
-        match &code.instructions[at] {
-            Instr::Jump(to) => {
-                arrive(&mut before, &mut due, *to as usize, registers);
-                continue;
+/// Analysis of the code of a phase and of the functions that it calls.
+struct Analysis<'a> {
+    program: &'a Program,
+    /// What earlier phases have handed on, and the tapes that are still to be written; `None` in
+    /// functions.
+    tapes: Option<(&'a State, &'a BTreeSet<u32>)>,
+    /// Number of instructions of functions that may still be visited.
+    visits: u32,
+}
+
+impl Analysis<'_> {
+    /// Returns the possible values of registers before each instruction; `None` before unreachable
+    /// ones. The arguments are in the first registers.
+    fn follow(&mut self, code: &Code, args: Vec<Known>) -> Vec<Option<Vec<Known>>> {
+        let mut start = args;
+        start.resize(code.registers as usize, Some(vec![Value::Unit]));
+        let mut before: Vec<Option<Vec<Known>>> = vec![None; code.instructions.len()];
+        let mut due = Vec::new();
+        arrive(&mut before, &mut due, 0, start);
+        while let Some(at) = due.pop() {
+            if self.tapes.is_none() {
+                let Some(left) = self.visits.checked_sub(1) else { return Vec::new() };
+                self.visits = left;
             }
-            Instr::JumpUnless(condition, to) => {
-                let holds = registers[*condition as usize].as_deref();
-                let sure = |truth| matches!(holds, Some([Value::Bool(one)]) if *one == truth);
-                if !sure(true) {
-                    arrive(&mut before, &mut due, *to as usize, registers.clone());
-                }
-                if sure(false) {
+            let mut registers =
+                before[at].clone().expect("only reachable instructions are visited");
+            match &code.instructions[at] {
+                Instr::Jump(to) => {
+                    arrive(&mut before, &mut due, *to as usize, registers);
                     continue;
                 }
+                Instr::JumpUnless(condition, to) => {
+                    let holds = registers[*condition as usize].as_deref();
+                    let sure = |truth| matches!(holds, Some([Value::Bool(one)]) if *one == truth);
+                    if !sure(true) {
+                        arrive(&mut before, &mut due, *to as usize, registers.clone());
+                    }
+                    if sure(false) {
+                        continue;
+                    }
+                }
+                Instr::Abort(_) | Instr::Return(_) => continue,
+                instr => self.set(instr, code, &mut registers),
             }
-            Instr::Abort(_) | Instr::Return(_) => continue,
-            instr => set(instr, code, &mut registers, state, unknown),
+            arrive(&mut before, &mut due, at + 1, registers);
         }
-        arrive(&mut before, &mut due, at + 1, registers);
+        before
     }
-    before
+
+    /// Returns the possible results of a function; `None` also if the analysis would take too long,
+    /// as it does for a function that calls itself without a known end.
+    fn call(&mut self, function: u32, args: Vec<Known>) -> Known {
+        let program = self.program;
+        let code = &program.functions.get(function as usize)?.code;
+        // Half of the visits for each nested call bounds the depth, too.
+        let given = self.visits / 2;
+        let mut inner = Analysis { program, tapes: None, visits: given };
+        let before = inner.follow(code, args);
+        self.visits -= given - inner.visits;
+        if before.is_empty() {
+            return None;
+        }
+        let mut all = Vec::new();
+        for (instr, registers) in code.instructions.iter().zip(&before) {
+            if let (Instr::Return(src), Some(registers)) = (instr, registers) {
+                all.extend(registers[*src as usize].clone()?);
+            }
+        }
+        Some(all)
+    }
 }
 
 /// Merges the values of registers on a new path to an instruction into the known ones. If that
@@ -160,94 +197,6 @@ fn arrive(
     }
 }
 
-/// Computes the register that an instruction sets.
-fn set(
-    instr: &Instr,
-    code: &Code,
-    registers: &mut [Known],
-    state: &State,
-    unknown: &BTreeSet<u32>,
-) {
-    let held = |registers: &[Known], reg: Reg| registers[reg as usize].clone();
-    let (dst, value) = match instr {
-        Instr::Const(dst, index) => {
-            (*dst, code.constants.get(*index as usize).map(|value| vec![value.clone()]))
-        }
-        Instr::Move(dst, src) => (*dst, held(registers, *src)),
-        Instr::Field(dst, src, field) => {
-            let field = usize::from(*field);
-            let values = held(registers, *src).map(|values| {
-                let fields = values.into_iter().map(|value| match value {
-                    Value::Struct(fields) => fields.get(field).cloned(),
-                    _ => None,
-                });
-                fields.collect::<Option<Vec<_>>>()
-            });
-            (*dst, values.flatten())
-        }
-        Instr::Builtin(builtin, dst, args) => {
-            let first = args.first().and_then(|arg| held(registers, *arg));
-            (*dst, first.and_then(|values| of_builtin(*builtin, values)))
-        }
-        Instr::Advance(tape, dst) if unknown.contains(tape) => (*dst, None),
-        Instr::Advance(tape, dst) => (*dst, Some(state.tapes.get(*tape).to_vec())),
-        Instr::Unary(_, dst, _)
-        | Instr::Binary(_, dst, ..)
-        | Instr::List(dst, _)
-        | Instr::Set(dst, _)
-        | Instr::Map(dst, _)
-        | Instr::Struct(dst, ..)
-        | Instr::WithField(dst, ..)
-        | Instr::Call(dst, ..)
-        | Instr::Remote { dst, .. }
-        | Instr::Custom { dst, .. }
-        | Instr::Fresh(dst, _) => (*dst, None),
-        Instr::Jump(_)
-        | Instr::JumpUnless(..)
-        | Instr::Return(_)
-        | Instr::Result(_)
-        | Instr::Abort(_)
-        | Instr::Record(..) => return,
-    };
-    registers[dst as usize] = value.filter(|values| values.len() <= MOST);
-}
-
-/// Returns the possible results of a function that returns a part of a collection.
-fn of_builtin(builtin: Builtin, values: Vec<Value>) -> Known {
-    match builtin {
-        Builtin::Elements => {
-            let lists = values.into_iter().map(|value| match value {
-                Value::Map(of) => Value::list(of.keys().cloned()),
-                other => other,
-            });
-            Some(lists.collect())
-        }
-        Builtin::Index => {
-            let mut parts = Vec::new();
-            for value in &values {
-                match value {
-                    Value::List(of) => parts.extend(of.iter().cloned()),
-                    Value::Set(of) => parts.extend(of.iter().cloned()),
-                    Value::Map(of) => parts.extend(of.values().cloned()),
-                    _ => return None,
-                }
-                if parts.len() > MOST {
-                    return None;
-                }
-            }
-            Some(parts)
-        }
-        Builtin::OrFail => {
-            let held = values.iter().map(|value| match value {
-                Value::Option(Some(of)) => Some((**of).clone()),
-                _ => None,
-            });
-            held.collect()
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use solera_language::compile::compile;
@@ -263,7 +212,7 @@ mod tests {
     use crate::store::Database;
     use crate::witness::TransactionId;
 
-    const SOURCE: &str = "
+    const SOURCE: &str = r#"
 store directory : linearizable;
 store mail : causal;
 struct Pair { one: handle<counter> in mail, other: int }
@@ -283,12 +232,35 @@ transaction read(next: handle<register<handle<counter> in mail>> in directory) {
     next.get().or_fail().add(1);
 }
 
+fn of(owner: string, number: int) -> handle<counter> in mail {
+    return handle<counter>("n:" + owner + ":" + string(number)) in mail;
+}
+
+fn again(number: int) -> handle<counter> in mail {
+    return again(number + 1);
+}
+
+transaction computed(owner: string, far: bool) {
+    var part = "x";
+    if far { part = "y"; }
+    (handle<counter>(part + owner) in directory).add(1);
+    of(owner, 2).add(1);
+    (handle<counter>(owner) in mail).add(1);
+}
+
+transaction many(count: int) {
+    var i = 0;
+    while i < count { of("a", i).add(1); i += 1; }
+}
+
+transaction endless() { again(0).add(1); }
+
 transaction made() -> handle<counter> in mail {
     var made = new counter in mail;
     made.add(1);
     return made;
 }
-";
+"#;
 
     fn job(transaction: &str, args: Vec<Value>) -> Job {
         let compiled = compile(SOURCE);
@@ -337,6 +309,25 @@ transaction made() -> handle<counter> in mail {
         let pair = Value::Struct(Arc::new(vec![handle("mail", "p"), Value::Int(3)]));
         assert_eq!(found(&job("part", vec![pair]), &begin), ["mail Increment p"]);
         assert_eq!(found(&job("made", vec![]), &begin), ["mail Increment ?"]);
+    }
+
+    #[test]
+    fn keys_that_the_program_computes_are_found() {
+        let begin = State::default();
+        let found = |transaction: &str, args: Vec<Value>| found(&job(transaction, args), &begin);
+        let computed =
+            |owner: &str| found("computed", vec![Value::string(owner), Value::Bool(true)]);
+        assert_eq!(
+            computed("ann"),
+            ["directory Increment yann", "mail Increment ann", "mail Increment n:ann:2"]
+        );
+        assert_eq!(
+            computed("solera:a"),
+            ["directory Increment ysolera:a", "mail Increment ?", "mail Increment n:solera:a:2"],
+            "there is no handle of a reserved key"
+        );
+        assert_eq!(found("many", vec![Value::Int(3)]), ["mail Increment ?"], "too many");
+        assert_eq!(found("endless", vec![]), ["mail Increment ?"]);
     }
 
     #[test]

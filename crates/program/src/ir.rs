@@ -17,7 +17,7 @@ pub type Reg = u32;
 
 /// Version of the representation. Changes increment it, so that a phase never runs under different
 /// rules.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// A compiled module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -237,4 +237,7 @@ pub enum Instr {
     /// Takes the next value from a tape: the paper's `advance(x)`, after which the register is
     /// `peek(x)`.
     Advance(u32, Reg),
+    /// `dst =` the handle of the object of a store whose key is in `src`. Fails if the key is not
+    /// one that programs may use.
+    Handle(Reg, StoreId, Reg),
 }

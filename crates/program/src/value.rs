@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+pub use solera_data::RESERVED;
 
 use crate::nesting;
 
@@ -45,6 +46,12 @@ pub struct Handle {
     pub store: Arc<str>,
     /// The object's name within the store.
     pub key: Arc<str>,
+}
+
+/// Returns whether a program may make a handle of a key: it is not empty, and not one of the keys
+/// that Solera reserves for itself.
+pub fn is_usable_key(key: &str) -> bool {
+    !key.is_empty() && !key.starts_with(RESERVED)
 }
 
 impl fmt::Display for Handle {

@@ -10,7 +10,7 @@ use super::lower::Lower;
 use crate::diagnostic::{Diagnostic, Mark};
 use crate::flat::{Compute, StepKind, Var};
 use crate::nearest::nearest;
-use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Literal, Name, NewObject, UnaryOp};
+use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Literal, Name, NewObject, TypeExpr, UnaryOp};
 
 impl Lower<'_> {
     /// Lowers an expression and returns the variable of its value. `wanted` gives the type where
@@ -78,6 +78,7 @@ impl Lower<'_> {
                 None => self.temp(Type::Unknown, span),
             },
             ExprKind::New(object, store) => self.new_object(object, store, span),
+            ExprKind::Handle(object, key, store) => self.handle_of_key(object, key, store, span),
             ExprKind::Endorse(level, value) => {
                 let value = self.expression(value, wanted);
                 let label = self.known.level_of(level, self.diagnostics);
@@ -318,6 +319,19 @@ impl Lower<'_> {
             return None;
         }
         Some((id, vars.into_iter().flatten().collect()))
+    }
+
+    /// Lowers `handle<object>(key) in store`. It has no effect, so functions may contain it.
+    fn handle_of_key(&mut self, object: &TypeExpr, key: &Expr, store: &Name, span: Span) -> Var {
+        let object = self.known.object(object, store, self.diagnostics);
+        let id = self.known.store_of(store, self.diagnostics);
+        let key_var = self.expression(key, Some(&Type::String));
+        self.require_type(key_var, &Type::String, key.span);
+        let (Some(object), Some(store)) = (object, id) else {
+            return self.temp(Type::Unknown, span);
+        };
+        let ty = Type::Handle(object.into(), store);
+        self.compute(span, ty, Compute::Handle(store, key_var))
     }
 
     fn new_object(&mut self, object: &NewObject, store: &Name, span: Span) -> Var {

@@ -270,7 +270,7 @@ impl Code<'_> {
                     let remark = if kept { "  // handed on" } else { "" };
                     return lines.push(Line::Plain(format!("{text};{remark}")));
                 }
-                self.compute(compute)
+                self.compute(*dst, compute)
             }
             StepKind::Remote(remote) => self.remote(remote),
             StepKind::Custom(custom) => {
@@ -359,7 +359,7 @@ impl Code<'_> {
         }
     }
 
-    fn compute(&mut self, compute: &Compute) -> Term {
+    fn compute(&mut self, dst: Var, compute: &Compute) -> Term {
         let known = &self.about.compiled.declarations;
         match compute {
             Compute::Const(value) => Term::atom(surface::literal(value)),
@@ -404,6 +404,15 @@ impl Code<'_> {
             Compute::Call(function, args) => {
                 let name = &known.functions[*function as usize].name;
                 Term::atom(format!("{name}({})", self.list(args)))
+            }
+            Compute::Handle(store, key) => {
+                let object = match &self.about.transaction.checkable.body.vars[dst.0 as usize].ty {
+                    Type::Handle(object, _) => known.show_object(object),
+                    other => known.show(other),
+                };
+                let store = &known.store_info(*store).name;
+                let text = format!("handle<{object}>({}) in {store}", self.expr(*key).text);
+                Term { text, binds: Binds::Whole }
             }
         }
     }

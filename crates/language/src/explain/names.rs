@@ -86,6 +86,7 @@ fn describe(step: &StepKind, body: &Body, known: &Declarations) -> String {
             return known.struct_info(id).fields[*index as usize].0.clone();
         }
         StepKind::Fresh(..) => "object",
+        StepKind::Set(_, Compute::Handle(..)) => "handle",
         StepKind::Endorse(..) => "endorsed",
         StepKind::Set(_, Compute::Binary(op, ..)) if op.compares() => "test",
         StepKind::Set(_, Compute::Builtin(Builtin::IsSome | Builtin::IsNone, _)) => "found",

@@ -4,7 +4,7 @@
 use solera_program::builtin::Builtin;
 use solera_program::span::Span;
 use solera_program::types::Type;
-use solera_program::value::Value;
+use solera_program::value::{RESERVED, Value, is_usable_key};
 
 use super::{Body, Compute, Step, StepKind, Var, each};
 use crate::syntax::ast::{BinaryOp, UnaryOp};
@@ -15,6 +15,8 @@ pub struct Failing<'a> {
     body: &'a Body,
     /// For each variable, its constant value, if it has one.
     constants: Vec<Option<&'a Value>>,
+    /// For each variable, a text that its value begins with, if one is known.
+    begins: Vec<Option<&'a str>>,
     /// For each function, whether it may fail.
     functions: &'a [bool],
 }
@@ -23,15 +25,25 @@ impl<'a> Failing<'a> {
     /// Analyses a body. `functions` gives, for each function, whether it may fail.
     pub fn of(body: &'a Body, functions: &'a [bool]) -> Failing<'a> {
         let mut constants = vec![None; body.vars.len()];
+        let mut begins: Vec<Option<&str>> = vec![None; body.vars.len()];
         let once = body.written_once();
+        // A variable that is written once is written before its uses.
         body.each_step(&mut |step| {
-            if let StepKind::Set(dst, Compute::Const(value)) = &step.kind
-                && once[dst.0 as usize]
-            {
-                constants[dst.0 as usize] = Some(value);
+            let StepKind::Set(dst, compute) = &step.kind else { return };
+            let index = dst.0 as usize;
+            if !once[index] {
+                return;
             }
+            if let Compute::Const(value) = compute {
+                constants[index] = Some(value);
+            }
+            begins[index] = match compute {
+                Compute::Const(Value::String(text)) => Some(text),
+                Compute::Copy(of) | Compute::Binary(BinaryOp::Add, of, _) => begins[of.0 as usize],
+                _ => None,
+            };
         });
-        Failing { body, constants, functions }
+        Failing { body, constants, begins, functions }
     }
 
     /// Returns the constant value of a variable.
@@ -81,7 +93,17 @@ impl<'a> Failing<'a> {
             },
             Compute::Builtin(builtin, _) => builtin.can_fail(),
             Compute::Call(function, _) => self.functions[*function as usize],
+            Compute::Handle(_, key) => self.key_may_be_invalid(*key),
         }
+    }
+
+    /// Returns whether programs may be unable to use a key, as far as the text that it begins with
+    /// is known.
+    fn key_may_be_invalid(&self, key: Var) -> bool {
+        let begin = self.begins[key.0 as usize].unwrap_or_default();
+        // An empty beginning, or a part of the reserved one, leaves it to the rest of the key.
+        let undecided = RESERVED.starts_with(begin) && self.constant(key).is_none();
+        undecided || !is_usable_key(begin)
     }
 
     /// Returns the first step that may fail, or the first loop that may not terminate.

@@ -118,6 +118,7 @@ impl<'a> Risks<'a> {
             Compute::Builtin(Builtin::Index | Builtin::SetAt | Builtin::RemoveAt, _) => Why::Place,
             Compute::Builtin(Builtin::ToInt, _) => Why::Float,
             Compute::Builtin(Builtin::Split, _) => Why::Separator,
+            Compute::Handle(..) => Why::InvalidKey,
             // Only the smallest integer overflows when negated, which is too rare for a warning.
             _ => return None,
         })

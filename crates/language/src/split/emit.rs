@@ -208,6 +208,7 @@ impl<'a> Emit<'a> {
                 Instr::WithField(dst, self.reg(*src), *field, self.reg(*value))
             }
             Compute::Call(function, args) => Instr::Call(dst, *function, self.regs(args)),
+            Compute::Handle(store, key) => Instr::Handle(dst, *store, self.reg(*key)),
         };
         self.instr(instr, span);
     }

@@ -281,6 +281,8 @@ pub enum ExprKind {
     Struct(Name, Vec<(Name, Expr)>),
     /// `new type in store` or `new Name { … } in store`: a new object, and its handle.
     New(NewObject, Name),
+    /// `handle<type>(key) in store`: the handle of the object with this key.
+    Handle(TypeExpr, Box<Expr>, Name),
     /// `endorse(level, e)`
     Endorse(Name, Box<Expr>),
     /// Invalid source, which the parser has reported.

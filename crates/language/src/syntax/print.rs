@@ -345,6 +345,13 @@ impl Printer {
                 }
                 self.push(&format!(" in {}", store.text));
             }
+            ExprKind::Handle(ty, key, store) => {
+                self.push("handle<");
+                self.ty(ty);
+                self.push(">(");
+                self.expr(key, 0);
+                self.push(&format!(") in {}", store.text));
+            }
             ExprKind::Endorse(level, value) => {
                 self.push(&format!("endorse({}, ", level.text));
                 self.expr(value, 0);
@@ -434,7 +441,9 @@ impl Printer {
 fn power(expr: &Expr) -> u8 {
     match &expr.kind {
         ExprKind::Binary(op, ..) => op.power(),
-        ExprKind::Unary(..) | ExprKind::Deref(_) | ExprKind::New(..) => PREFIX,
+        ExprKind::Unary(..) | ExprKind::Deref(_) | ExprKind::New(..) | ExprKind::Handle(..) => {
+            PREFIX
+        }
         ExprKind::Literal(Literal::Int(number)) if *number < 0 => PREFIX,
         ExprKind::Literal(Literal::Float(number)) if number.is_sign_negative() => PREFIX,
         _ => POSTFIX,

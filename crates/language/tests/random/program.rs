@@ -87,7 +87,7 @@ impl Program<'_> {
     /// Returns an integer expression. If the program is careful, nothing weaker than the store
     /// `level` influences it.
     fn int(&mut self, depth: u32, level: usize) -> String {
-        match self.random.below(if depth == 0 { 4 } else { 10 }) {
+        match self.random.below(if depth == 0 { 4 } else { 11 }) {
             0 => self.pick(&["p", "q"]).to_owned(),
             1 => self.random.below(10).to_string(),
             2 | 3 => self.var(level).unwrap_or_else(|| "7".to_owned()),
@@ -103,8 +103,12 @@ impl Program<'_> {
                 let store = self.store(level);
                 format!("s{store}.size()")
             }
-            7 => format!("twice({})", self.int(depth - 1, level)),
-            8 => {
+            7 if self.pc <= level => {
+                let store = self.store(level);
+                format!("{}.value()", self.keyed(depth - 1, store))
+            }
+            8 => format!("twice({})", self.int(depth - 1, level)),
+            9 => {
                 let (a, b) = (self.int(depth - 1, level), self.int(depth - 1, level));
                 format!("min({a}, {b})")
             }
@@ -114,6 +118,17 @@ impl Program<'_> {
                 format!("({a} {op} {b})")
             }
         }
+    }
+
+    /// Returns a handle of a key that the program computes. That of an empty key fails.
+    fn keyed(&mut self, depth: u32, store: usize) -> String {
+        let number = self.int(depth, store);
+        let key = match self.random.below(8) {
+            0 => "\"\"".to_owned(),
+            1 | 2 => format!("string({number} % 3)"),
+            _ => format!("\"k\" + string({number} % 3)"),
+        };
+        format!("(handle<counter>({key}) in {})", STORES[store])
     }
 
     fn condition(&mut self, level: usize) -> String {
@@ -167,7 +182,11 @@ impl Program<'_> {
             2 => {
                 let store = self.store(2);
                 let value = self.int(2, store);
-                let _ = writeln!(self.out, "c{store}.add({value});");
+                let counter = match self.random.below(2) {
+                    0 => format!("c{store}"),
+                    _ => self.keyed(1, store),
+                };
+                let _ = writeln!(self.out, "{counter}.add({value});");
             }
             3 => {
                 let store = self.store(2);

@@ -433,3 +433,37 @@ fn arguments_that_are_too_large_or_refer_to_no_store_are_rejected() {
         Err("`test@1` refuses: the argument `r`: a handle's key must not be empty".to_owned())
     );
 }
+
+/// The first store decides the key of an object of the second one, which is another database.
+#[test]
+fn handles_of_computed_keys_are_handed_on_to_later_phases() {
+    let source = r#"store strong : linearizable;
+        store weak : causal;
+        transaction note(a: handle<counter> in strong) -> handle<set<int>> in weak {
+            a.add(7);
+            var box = handle<set<int>>("box:" + string(a.value())) in weak;
+            box.add(a.value());
+            (handle<counter>("last") in weak).add(1);
+            (handle<counter>("last") in strong).add(1);
+            return box;
+        }
+        transaction read(a: handle<counter> in strong) -> list<int> {
+            var last = (handle<counter>("last") in strong).value();
+            var boxes = [last, (handle<counter>("last") in weak).value()];
+            for number in handle<set<int>>("box:" + string(a.value())) in weak { boxes.push(number); }
+            return boxes;
+        }
+        transaction reserved(a: handle<counter> in strong) {
+            a.add(1);
+            (handle<counter>("solera:".slice(0, 6 + a.value())) in weak).add(1);
+        }"#;
+    let strong = Memory::new("one", &[("all", Level::Linearizable)]);
+    let weak = Memory::new("two", &[("all", Level::Causal)]);
+    let bench = Bench::of(source, vec![strong, weak], &[("strong", 0, "all"), ("weak", 1, "all")]);
+    let why = bench.run("reserved").0.to_string();
+    assert!(why.contains("keys beginning with `solera:` are reserved: `solera:`"), "{why}");
+    assert!(why.contains("nothing was changed"), "{why}");
+    let made = Value::Handle(Handle { store: "weak".into(), key: "box:7".into() });
+    assert_eq!(bench.done("note"), made);
+    assert_eq!(bench.done("read"), Value::list([1, 1, 7].map(Value::Int)));
+}

@@ -43,6 +43,14 @@ mod all {
             if n.value() >= most { abort "no more than " + string(most); }
             n.add(1);
         }
+        fn count_of(name: string) -> handle<counter> in weak {
+            return handle<counter>("count:" + name) in weak;
+        }
+        transaction count(name: string) -> handle<counter> in weak {
+            count_of(name).add(1);
+            if (handle<set<list<string>>>("names") in weak).size() >= 1 { abort "there are names"; }
+            return count_of(name);
+        }
         transaction divide(a: int, self: int) -> int { return a / self; }
         transaction both(a: handle<counter> in strong, b: handle<counter> in weak) -> int {
             var before = a.value();
@@ -275,6 +283,15 @@ impl Connection for FailingConnection {
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
         self.0.list(list)
     }
+}
+
+/// Rust's tokens of `handle<…>(…) in …` are those of the language.
+#[test]
+fn programs_in_rust_make_handles_of_keys() {
+    let mut on = all::Stores::within(&memory()).bind(Still::default()).unwrap();
+    let count = now(all::count(&mut on, "a")).unwrap();
+    assert_eq!(count, Handle::new("count:a"));
+    assert_eq!(now(all::bump(&mut on, &count)).unwrap(), 2);
 }
 
 #[test]

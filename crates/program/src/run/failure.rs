@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use solera_data::RESERVED;
 
 use crate::nesting::MAX_NESTING;
 use crate::span::{Position, Span};
@@ -138,6 +139,12 @@ pub enum FailureKind {
         /// Timeout in milliseconds.
         limit_ms: u64,
     },
+    /// A program may not make a handle of this key
+    /// ([`is_usable_key`](crate::value::is_usable_key)).
+    InvalidKey {
+        /// The key.
+        key: Arc<str>,
+    },
 }
 
 impl Failure {
@@ -216,6 +223,13 @@ impl fmt::Display for FailureKind {
             FailureKind::Malformed(what) => write!(f, "the compiled program is invalid: {what}"),
             FailureKind::Time { limit_ms } => {
                 write!(f, "it takes more than {limit_ms} ms, perhaps in an endless loop")
+            }
+            FailureKind::InvalidKey { key } if key.is_empty() => {
+                f.write_str("a handle's key must not be empty")
+            }
+            FailureKind::InvalidKey { key } => {
+                let shown: String = key.chars().take(60).collect();
+                write!(f, "keys beginning with `{RESERVED}` are reserved: `{shown}`")
             }
         }
     }

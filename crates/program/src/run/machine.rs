@@ -9,7 +9,7 @@ use super::failure::{FailureKind, malformed};
 use super::inputs::{Limits, Names, Reader, Tapes};
 use super::slot::{Meter, Slot, Weight};
 use crate::ir::{Code, Instr, Phase, Program, Reg};
-use crate::value::{Handle, Value};
+use crate::value::{Handle, Value, is_usable_key};
 
 /// Reason why a frame stops running.
 pub(super) enum Stop<'p> {
@@ -159,6 +159,17 @@ impl Machine {
                 let store = Arc::clone(&program.stores[usize::from(store.0)].name);
                 let key = self.names.name(self.phase, self.fresh);
                 self.fresh += 1;
+                (*dst, Slot::shared(Value::Handle(Handle { store, key })))
+            }
+            Instr::Handle(dst, store, key) => {
+                let key = match &registers[*key as usize].value {
+                    Value::String(key) => Arc::clone(key),
+                    other => return Err(malformed("making a handle", other)),
+                };
+                if !is_usable_key(&key) {
+                    return Err(FailureKind::InvalidKey { key });
+                }
+                let store = Arc::clone(&program.stores[usize::from(store.0)].name);
                 (*dst, Slot::shared(Value::Handle(Handle { store, key })))
             }
             Instr::Advance(tape, dst) => {

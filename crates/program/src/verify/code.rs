@@ -111,6 +111,10 @@ impl Checker<'_> {
                 self.registers(&[*dst])?;
                 self.operands(args, functions[*function as usize].params as usize)
             }
+            Instr::Handle(dst, store, key) => {
+                check_store_id(self.program, *store)?;
+                self.registers(&[*dst, *key])
+            }
             Instr::Jump(to) => self.target(*to),
             Instr::JumpUnless(condition, to) => {
                 self.registers(&[*condition])?;

@@ -156,6 +156,28 @@ fn new_names_are_the_same_each_time_and_differ_within_a_transaction() {
 }
 
 #[test]
+fn handles_are_made_of_keys_that_programs_may_use() {
+    let run = |key: Value| {
+        let body = vec![Instr::Const(0, 0), Instr::Handle(1, MAIL, 0), Instr::Result(1)];
+        let main = phase(None, &[], &[], code(2, vec![key], body));
+        let result = handle_type(Object::Counter, MAIL);
+        prepare(program(vec![], result, vec![main]), 0, vec![], Tapes::new()).start()
+    };
+    for key in ["k", "stock:1:2", "a:solera:b", "solera", "Solera:x", " "] {
+        assert_eq!(finished(run(text(key))).result, Some(handle("mail", key)), "{key:?}");
+    }
+    let why = |key: Value| failed(run(key)).kind.to_string();
+    assert_eq!(why(text("")), "a handle's key must not be empty");
+    assert_eq!(why(text("solera:x")), "keys beginning with `solera:` are reserved: `solera:x`");
+    let long = format!("solera:{}", "ä".repeat(100));
+    assert!(why(text(&long)).len() < 200, "{}", why(text(&long)));
+    assert_eq!(
+        why(Value::Int(1)),
+        "the compiled program is invalid: making a handle cannot be done with an integer"
+    );
+}
+
+#[test]
 fn custom_operations_receive_handles_for_objects_that_they_dereference() {
     let body = vec![
         Instr::Const(1, 0),

@@ -174,6 +174,7 @@ fn instr(length: u32) -> impl Strategy<Value = Instr> {
         1 => (reg(), 0..length).prop_map(|(condition, to)| Instr::JumpUnless(condition, to)),
         1 => reg().prop_map(Instr::Result),
         1 => reg().prop_map(|dst| Instr::Fresh(dst, MAIL)),
+        1 => (reg(), reg()).prop_map(|(dst, key)| Instr::Handle(dst, MAIL, key)),
         1 => reg().prop_map(|src| Instr::Record(0, src)),
         1 => (remote, reg(), reg(), [reg(), reg()]).prop_map(|((op, object, arity), dst, handle, args)| {
             Instr::Remote { dst, store: MAIL, op, object, handle, args: args[..arity].to_vec() }

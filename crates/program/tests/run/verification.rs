@@ -61,6 +61,9 @@ fn invalid_instructions_are_rejected() {
     instruction(Instr::JumpUnless(2, 0), "no register 2");
     instruction(Instr::Return(0), "a phase does not return");
     instruction(Instr::Fresh(0, StoreId(3)), "no store 3");
+    instruction(Instr::Handle(0, StoreId(3), 0), "no store 3");
+    instruction(Instr::Handle(2, MAIL, 0), "no register 2");
+    instruction(Instr::Handle(0, MAIL, 2), "no register 2");
     instruction(Instr::Record(0, 0), "tape 0 is not given");
     instruction(Instr::Advance(1, 0), "tape 1 is not taken");
     instruction(Instr::Abort(2), "no register 2");

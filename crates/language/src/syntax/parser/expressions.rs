@@ -3,9 +3,9 @@
 use super::{Parse, Parser};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::ast::{Expr, ExprKind, Literal, Name, NewObject};
-use crate::syntax::codes;
 use crate::syntax::escape::unescape;
 use crate::syntax::token::{Token, TokenKind};
+use crate::syntax::{MAX_NESTING, codes};
 
 impl Parser<'_> {
     /// Parses an expression.
@@ -117,6 +117,7 @@ impl Parser<'_> {
             TokenKind::String | TokenKind::Bytes | TokenKind::True | TokenKind::False => {
                 ExprKind::Literal(self.literal())
             }
+            TokenKind::Ident if self.at_handle_of_key() => return self.handle_of_key(),
             TokenKind::Ident => self.named()?,
             TokenKind::OpenParen => return self.parenthesized(),
             TokenKind::OpenBracket => ExprKind::List(self.elements()?),
@@ -394,6 +395,59 @@ impl Parser<'_> {
         let store = self.name("the name of a store")?;
         self.raise(start)?;
         Ok(Expr { kind: ExprKind::New(object, store), span: self.since(start) })
+    }
+
+    /// Returns whether `handle<type>(` or `handle<type> in` begins here, rather than a comparison
+    /// with a variable `handle`.
+    pub(super) fn at_handle_of_key(&self) -> bool {
+        use TokenKind::{At, Comma, Greater, Ident, In, Less, OpenParen};
+        if !self.at_word("handle") || self.nth(1).kind != Less {
+            return false;
+        }
+        let mut open = 0_usize;
+        for ahead in 1.. {
+            match self.nth(ahead).kind {
+                Less if open < MAX_NESTING => open += 1,
+                Greater if open == 1 => {
+                    return matches!(self.nth(ahead + 1).kind, OpenParen | In);
+                }
+                Greater => open -= 1,
+                // Two comparisons: `f(handle < a, b > (c))`.
+                Comma if open == 1 => break,
+                Ident | Comma | In | At => {}
+                _ => break,
+            }
+        }
+        false
+    }
+
+    /// Parses `handle<type>(key) in store`.
+    pub(super) fn handle_of_key(&mut self) -> Parse<Expr> {
+        let start = self.bump().span;
+        let ty = self.nested(Self::type_arguments)?;
+        if !self.at(TokenKind::OpenParen) {
+            let mut error = self.unexpected_error("`(` and a key after the type of the object");
+            error = error.help("a handle of a key is written `handle<TYPE>(KEY) in STORE`");
+            return Err(self.report(error));
+        }
+        let keys = self.arguments()?;
+        self.raise(start)?;
+        let inside = self.since(start);
+        self.expect(TokenKind::In, "and a store after the key")?;
+        let store = self.name("the name of a store")?;
+        let span = self.since(start);
+        let mut parts = (ty.into_iter(), keys.into_iter());
+        let (Some(ty), None, Some(key), None) =
+            (parts.0.next(), parts.0.next(), parts.1.next(), parts.1.next())
+        else {
+            let error =
+                Diagnostic::error(codes::UNEXPECTED, inside, "expected one type and one key")
+                    .help("a handle of a key is written `handle<TYPE>(KEY) in STORE`");
+            self.report(error);
+            self.height = 1;
+            return Ok(Expr { kind: ExprKind::Error, span });
+        };
+        Ok(Expr { kind: ExprKind::Handle(ty, Box::new(key), store), span })
     }
 }
 

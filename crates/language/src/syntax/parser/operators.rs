@@ -162,6 +162,7 @@ impl Parser<'_> {
                 })
             }
             TokenKind::New => self.new_object(),
+            TokenKind::Ident if self.at_handle_of_key() => self.handle_of_key(),
             _ => self.postfix(),
         }
     }

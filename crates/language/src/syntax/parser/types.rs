@@ -43,7 +43,7 @@ impl Parser<'_> {
     }
 
     /// Parses `<type, …>`.
-    fn type_arguments(&mut self) -> Parse<Vec<TypeExpr>> {
+    pub(super) fn type_arguments(&mut self) -> Parse<Vec<TypeExpr>> {
         let (arguments, _) = self.delimited(TokenKind::Greater, "type", |parser| {
             let argument = parser.type_expr()?;
             parser.split_greater();
