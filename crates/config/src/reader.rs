@@ -27,6 +27,7 @@ mod modules;
 mod nodes;
 mod protocol;
 mod spaces;
+mod speculative;
 mod stores;
 mod tls;
 mod users;
@@ -119,6 +120,8 @@ struct File {
     modules: modules::ModuleTable,
     #[serde(default)]
     development: development::DevelopmentTable,
+    #[serde(default)]
+    speculative: speculative::SpeculativeTable,
     #[serde(default)]
     store: Vec<stores::StoreTable>,
 }
@@ -251,7 +254,9 @@ impl Reader<'_> {
         let timestamps =
             self.timestamps(file.pcpsi_timestamps.as_ref(), file.pcpsi_stamps.as_ref())?;
         let stores = self.stores(file.store, &cluster.value)?;
+        let speculative_threads = self.speculative_threads(file.speculative)?;
         Ok(ClusterSpec {
+            speculative_threads,
             data,
             shared_data,
             durability,

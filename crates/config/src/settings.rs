@@ -41,10 +41,11 @@ pub struct SettingSection {
 }
 
 /// All settings, by subject.
-pub const SETTINGS: [SettingSection; 9] = [
+pub const SETTINGS: [SettingSection; 10] = [
     SettingSection { name: "settings", settings: &CLUSTER },
     SettingSection { name: "settings of sites", settings: &SITES },
     SettingSection { name: "settings of spaces", settings: &SPACES },
+    SettingSection { name: "settings of the speculative space", settings: &SPECULATIVE },
     SettingSection { name: "settings of users", settings: &USERS },
     SettingSection { name: "settings of TLS", settings: &TLS },
     SettingSection { name: "settings of modules", settings: &MODULES },
@@ -590,6 +591,14 @@ const LOG: [Setting; 3] = [
         "table with levels of single areas, as in `areas = { links = \"debug\" }`",
     ),
 ];
+
+const SPECULATIVE: [Setting; 1] = [fixed(
+    "[speculative]",
+    "threads",
+    Rule("the number of processors"),
+    "number of procedures of the [speculative space](../guide/speculative.md) that threads of their own execute \
+     at a time, 0 to 256. The worker executes commands with one key itself, and with 0 all",
+)];
 
 const DEVELOPMENT: [Setting; 1] = [live(
     "[development]",

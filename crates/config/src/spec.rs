@@ -51,6 +51,9 @@ pub struct ClusterSpec {
     pub f: usize,
     /// Spaces.
     pub spaces: Spaces,
+    /// Number of procedures of the speculative space that threads of their own execute at a time.
+    /// With 0, the worker executes them itself.
+    pub speculative_threads: usize,
     /// Timestamps of spaces of level `pcpsi`.
     pub timestamps: Timestamps,
     /// Protocol.

@@ -20,6 +20,8 @@ pub struct Config {
     pub pipeline: usize,
     /// Approximate largest size of a message with slots or bodies, in bytes.
     pub part_bytes: usize,
+    /// How decisions are made.
+    pub variant: Variant,
     /// Periods and timeouts.
     pub timing: Timing,
     /// Rules to leave out.
@@ -36,6 +38,7 @@ impl Config {
             batch: 256,
             pipeline: 64,
             part_bytes: 64 << 10,
+            variant: Variant::Quorum,
             timing: Timing::default(),
             without: Without::default(),
         }
@@ -44,6 +47,18 @@ impl Config {
     pub(crate) fn keeps(&self, rule: Rule) -> bool {
         self.without.keeps(rule)
     }
+}
+
+/// How decisions are made. Comparisons use all but [`Variant::Quorum`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Variant {
+    /// A quorum of members decides.
+    #[default]
+    Quorum,
+    /// A quorum decides. Members report the proposals that they accept.
+    Optimistic,
+    /// The leader decides alone, and the members do not survive its failure.
+    Primary,
 }
 
 /// Periods and timeouts of a member.

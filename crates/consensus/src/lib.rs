@@ -79,7 +79,7 @@ mod state;
 mod step;
 mod succession;
 
-pub use config::{Config, Rule, Timing};
+pub use config::{Config, Rule, Timing, Variant};
 pub use ids::{Batch, CastId, Held, Run, Slot};
 pub use member::Member;
 pub use message::{Message, Output};

@@ -135,6 +135,14 @@ pub enum Output<B> {
         /// The ids.
         ids: Vec<CastId>,
     },
+    /// The member has accepted the proposal of a slot. Another leader may replace the proposal.
+    /// Only [`Variant::Optimistic`](crate::Variant::Optimistic) reports this.
+    Accepted {
+        /// The slot.
+        slot: Slot,
+        /// The ids.
+        ids: Vec<CastId>,
+    },
     /// Take these bodies as if they had been broadcast. The owner then calls
     /// [`Member::recheck`](crate::Member::recheck).
     Bodies(Vec<B>),

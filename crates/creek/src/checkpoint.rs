@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use crate::execution::Registers;
 use crate::object::Procedures;
 use crate::record::{Part, Rest};
 use crate::replica::{Consensus, Replica};
@@ -13,28 +14,34 @@ pub(crate) type PartOf<P> =
 
 /// Progress of a checkpoint.
 ///
-/// The state is copied when the first part is written, and the parts are then written one by one.
-/// The copy takes one step and the memory of the data until the checkpoint is complete.
+/// The first part takes a snapshot of the registers, and copies the references to operations. The
+/// parts are then written one by one.
 pub struct Checkpoint<P: Procedures> {
-    parts: Option<VecDeque<PartOf<P>>>,
+    begun: Option<Begun<P>>,
+}
+
+struct Begun<P: Procedures> {
+    /// Registers that are left.
+    registers: Registers<P::Value>,
+    parts: VecDeque<PartOf<P>>,
 }
 
 impl<P: Procedures> Default for Checkpoint<P> {
     fn default() -> Checkpoint<P> {
-        Checkpoint { parts: None }
+        Checkpoint { begun: None }
     }
 }
 
 impl<P: Procedures> fmt::Debug for Checkpoint<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let left = self.parts.as_ref().map(VecDeque::len);
+        let left = self.begun.as_ref().map(|begun| begun.parts.len());
         f.debug_struct("Checkpoint").field("left", &left).finish()
     }
 }
 
 impl<P: Procedures> Checkpoint<P> {
     pub(crate) fn is_complete(&self) -> bool {
-        self.parts.as_ref().is_some_and(VecDeque::is_empty)
+        self.begun.as_ref().is_some_and(|it| it.parts.is_empty() && it.registers.is_empty())
     }
 
     /// Returns the next part, with at most `keys` registers or operations.
@@ -44,7 +51,16 @@ impl<P: Procedures> Checkpoint<P> {
         consensus: &Consensus<P>,
         keys: usize,
     ) -> Option<PartOf<P>> {
-        self.parts.get_or_insert_with(|| parts(replica, consensus, keys.max(1))).pop_front()
+        let keys = keys.max(1);
+        let begun = self.begun.get_or_insert_with(|| Begun {
+            registers: replica.execution.registers(),
+            parts: parts(replica, consensus, keys),
+        });
+        if begun.registers.is_empty() {
+            return begun.parts.pop_front();
+        }
+        let some = begun.registers.take(keys);
+        Some(Part::Registers(some))
     }
 }
 
@@ -65,8 +81,6 @@ fn parts<P: Procedures>(
         digest: replica.digest,
     };
     let mut parts = VecDeque::from([Part::Rest(Box::new(rest))]);
-    let registers = replica.execution.final_registers();
-    parts.extend(registers.chunks(keys).map(|some| Part::Registers(some.to_vec())));
     let kept: Vec<_> = replica.streams.kept().cloned().collect();
     parts.extend(kept.chunks(keys).map(|some| Part::Kept(some.to_vec())));
     let committed: Vec<_> = replica.order.committed().iter().cloned().collect();

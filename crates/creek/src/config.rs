@@ -36,8 +36,12 @@ pub enum Rule {
     DurableHeads,
     /// The number of a run is durable before it is used.
     DurableRun,
-    /// A weak operation is executed on what was known when it was invoked.
-    ExecuteAsInvoked,
+    /// A response leaves in a state that is that of a sequential execution.
+    AnswerExact,
+    /// The result of an execution counts after those of the operations in its context.
+    ExecuteContext,
+    /// The result of a job counts only if the operation would read now what the job has read.
+    ValidateJobs,
     /// A stable reply is the response of an execution after the final operations before it (Alg. 1
     /// l. 55).
     ValidPrefix,
@@ -50,10 +54,38 @@ pub enum Rule {
     ValidateMoves,
     /// A past is delivered where its operations are in the order, not where they are received.
     AttachInOrder,
+    /// A past is delivered where its operations are executed, not where they are in the order.
+    AttachExecuted,
     /// A barrier waits until its past is delivered.
     BarrierDelivered,
     /// A site commits weak operations when clients invoke no strong ones (§4.4).
     Settle,
+}
+
+/// A replication scheme. All schemes share the store, the execution and the broadcast, so that they
+/// can be compared (Creek §6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheme {
+    /// Creek.
+    #[default]
+    Creek,
+    /// State machine replication: every operation is executed after its delivery, one at a time.
+    Smr,
+    /// Bayou: the leader alone determines the final order, and operations are executed one at a
+    /// time.
+    Bayou,
+    /// Archie: the leader's proposals are executed in parallel before they are delivered.
+    Archie,
+}
+
+/// When a response to a weak operation, or a tentative one, leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replies {
+    /// In a state that is that of a sequential execution.
+    #[default]
+    Exact,
+    /// When the operation is executed, as in the paper. Experiments alone use this.
+    AtOnce,
 }
 
 /// Intervals and timeouts.
@@ -111,8 +143,16 @@ pub struct Config {
     pub journal: bool,
     /// Whether to emit events, and claims with tentative replies.
     pub trace: bool,
+    /// The replication scheme. Servers run [`Scheme::Creek`]; the others are its baselines, and do
+    /// not recover from failures of the leader.
+    pub scheme: Scheme,
     /// The way in which the machine executes operations.
     pub executor: Executor,
+    /// When responses leave.
+    pub replies: Replies,
+    /// Number of operations that jobs execute at a time, unless they are short. Without jobs, the
+    /// machine executes all operations itself. Only [`Executor::Multiversion`] uses jobs.
+    pub jobs: usize,
     /// Intervals and timeouts.
     pub timing: Timing,
     /// Bounds.
@@ -154,7 +194,10 @@ impl Config {
             leader: SiteId(0),
             journal: true,
             trace: false,
+            scheme: Scheme::Creek,
             executor: Executor::Multiversion,
+            replies: Replies::Exact,
+            jobs: 0,
             timing: Timing::default(),
             limits: Limits::default(),
             without: Without::default(),

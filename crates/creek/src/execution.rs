@@ -1,14 +1,25 @@
 //! Execution of the operations in the current order, by one of two executors.
 
+mod attempts;
+mod classes;
+mod job;
 mod sequential;
+mod store;
 mod versions;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+use solera_machine::{JobId, RequestId};
 
 use self::sequential::Sequential;
 use self::versions::Versions;
 
+pub(crate) use self::attempts::Before;
+pub use self::job::{Done, Job};
+pub(crate) use self::store::Registers;
 use crate::config::{Config, Executor};
+use crate::ids::{OperationId, StreamId};
 use crate::object::{Procedures, RegisterKey};
 use crate::order::{Committed, Order, Place};
 use crate::request::Request;
@@ -16,16 +27,26 @@ use crate::request::Request;
 /// Executed operations that are not final, and the state after them.
 #[derive(Debug)]
 pub(crate) struct Execution<P: Procedures> {
-    procedures: P,
+    procedures: Arc<P>,
     state: State<P>,
-    /// Number of executions so far, without those of operations that only read.
-    pub(crate) executions: u64,
 }
 
 #[derive(Debug)]
 enum State<P: Procedures> {
-    Sequential(Sequential<P>),
-    Multiversion(Versions<P>),
+    Sequential(Sequential<P>, Waiting<P>),
+    Multiversion(Box<Versions<P>>),
+}
+
+/// Operations that wait for the execution of all others before they get a place.
+type Waiting<P> = VecDeque<(RequestId, Arc<<P as Procedures>::Operation>)>;
+
+/// What an executor does with an operation, besides executing it in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Clients of this site wait for responses.
+    Awaited,
+    /// No client of this site waits for a response.
+    Other,
 }
 
 /// Result of a step.
@@ -33,15 +54,32 @@ enum State<P: Procedures> {
 pub(crate) enum Progress<P: Procedures> {
     /// The last execution was revoked.
     RolledBack,
-    /// An operation was executed, and everything before it is executed in order.
+    /// An operation was executed.
+    Worked,
+    /// Something was done that takes no time.
+    Working,
+    /// A job executes an operation.
+    Begun(JobId, Job<P>),
+    /// Response to an operation at its present place.
     Executed {
         request: Arc<Request<P::Operation>>,
         /// `None` for an operation without effect.
         response: Option<Arc<P::Response>>,
         /// Whether this execution replaces another one.
         again: bool,
+        /// Whether the state is that of a sequential execution.
+        settled: bool,
     },
-    /// All operations are executed in order.
+    /// An operation that a client has invoked, and that follows all others now.
+    Attempted {
+        client: RequestId,
+        operation: Arc<P::Operation>,
+        /// Result of its execution after all others, unless it is still to be executed.
+        done: Option<Done<P>>,
+        /// What was executed before it, if it only reads and more is executed now.
+        before: Option<Before>,
+    },
+    /// Nothing can be done before another input.
     Idle,
 }
 
@@ -63,10 +101,10 @@ pub(crate) enum Moved {
 impl<P: Procedures> Execution<P> {
     pub(crate) fn new(procedures: P, config: &Config) -> Execution<P> {
         let state = match config.executor {
-            Executor::Sequential => State::Sequential(Sequential::new()),
-            Executor::Multiversion => State::Multiversion(Versions::new(config.without)),
+            Executor::Sequential => State::Sequential(Sequential::new(), Waiting::<P>::new()),
+            Executor::Multiversion => State::Multiversion(Box::new(Versions::new(config))),
         };
-        Execution { procedures, state, executions: 0 }
+        Execution { procedures: Arc::new(procedures), state }
     }
 
     /// Notes that the order contains another operation. Returns whether the operation after it was
@@ -76,17 +114,100 @@ impl<P: Procedures> Execution<P> {
         order: &Order<P::Operation>,
         place: Place,
         request: Arc<Request<P::Operation>>,
+        kind: Kind,
     ) -> bool {
         match &mut self.state {
-            State::Sequential(state) => state.make_room(order, &request) > 0,
-            State::Multiversion(state) => state.insert(place, request),
+            State::Sequential(state, _) => state.make_room(order, &request) > 0,
+            State::Multiversion(state) => state.insert(&self.procedures, place, request, kind),
+        }
+    }
+
+    /// Takes an operation that a client invokes weakly. It gets no place before its execution
+    /// counts.
+    pub(crate) fn attempt(&mut self, client: RequestId, operation: P::Operation) {
+        match &mut self.state {
+            State::Sequential(_, waiting) => waiting.push_back((client, Arc::new(operation))),
+            State::Multiversion(state) => state.attempt(&self.procedures, client, operation),
+        }
+    }
+
+    /// Returns whether an operation without a place has waited for many strong ones of this site.
+    pub(crate) fn is_passed(&self) -> bool {
+        match &self.state {
+            State::Sequential(..) => false,
+            State::Multiversion(state) => state.is_passed(),
+        }
+    }
+
+    /// Notes that a strong operation of this site gets its place.
+    pub(crate) fn pass(&mut self) {
+        if let State::Multiversion(state) = &mut self.state {
+            state.pass();
+        }
+    }
+
+    /// Returns the number of operations without a place.
+    pub(crate) fn attempts(&self) -> usize {
+        match &self.state {
+            State::Sequential(_, waiting) => waiting.len(),
+            State::Multiversion(state) => state.attempts(),
+        }
+    }
+
+    /// Forgets an operation that has no place. Returns whether there was one.
+    pub(crate) fn cancel_attempt(&mut self, client: RequestId) -> bool {
+        match &mut self.state {
+            State::Sequential(_, waiting) => {
+                let before = waiting.len();
+                waiting.retain(|(read, _)| *read != client);
+                waiting.len() < before
+            }
+            State::Multiversion(state) => state.cancel_attempt(client),
+        }
+    }
+
+    /// Gives an attempted operation, which has its place now, the result of its execution.
+    pub(crate) fn complete(&mut self, place: Place, done: Done<P>) {
+        match &mut self.state {
+            State::Sequential(..) => {}
+            State::Multiversion(state) => state.complete(place, done),
+        }
+    }
+
+    /// Executes an operation that only reads after all others, which are executed in order.
+    pub(crate) fn read(&mut self, operation: &P::Operation) -> Option<Arc<P::Response>> {
+        match &mut self.state {
+            State::Sequential(state, _) => Some(Arc::new(state.last(&*self.procedures, operation))),
+            State::Multiversion(_) => None,
+        }
+    }
+
+    /// Notes that a run begins, whose operations are in this stream.
+    pub(crate) fn start(&mut self, own: StreamId) {
+        if let State::Multiversion(state) = &mut self.state {
+            state.start(own);
+        }
+    }
+
+    /// Removes and returns the operations that were executed for the first time.
+    pub(crate) fn take_newly(&mut self) -> Vec<OperationId> {
+        match &mut self.state {
+            State::Sequential(state, _) => std::mem::take(&mut state.newly),
+            State::Multiversion(state) => state.take_newly(),
+        }
+    }
+
+    /// Notes that clients of this site wait for the next response to an operation.
+    pub(crate) fn watch(&mut self, place: Place) {
+        if let State::Multiversion(state) = &mut self.state {
+            state.watch(place);
         }
     }
 
     /// Notes a commit. There were this number of committed operations that are not final.
     pub(crate) fn commit(&mut self, before: usize, commit: &Committed<P::Operation>) -> Moved {
         match &mut self.state {
-            State::Sequential(state) => {
+            State::Sequential(state, _) => {
                 let moved = match commit.changed {
                     Some(place) if place < state.in_order() => Moved::Reordered,
                     None if state.in_order() > before => Moved::Kept,
@@ -95,57 +216,100 @@ impl<P: Procedures> Execution<P> {
                 state.change_from(commit.changed.unwrap_or(usize::MAX));
                 moved
             }
-            State::Multiversion(state) => state.relocate(&commit.moved),
+            State::Multiversion(state) => state.relocate(&self.procedures, &commit.moved),
         }
     }
 
-    /// Rolls back one operation or executes one.
-    pub(crate) fn step(&mut self, order: &Order<P::Operation>) -> Progress<P> {
-        let progress = match &mut self.state {
-            State::Sequential(state) => state.step(&self.procedures, order),
-            State::Multiversion(state) => state.step(&self.procedures),
-        };
-        self.executions += u64::from(matches!(progress, Progress::Executed { .. }));
-        progress
+    /// Returns the next response that the executed operations permit.
+    pub(crate) fn report(&mut self) -> Option<Progress<P>> {
+        match &mut self.state {
+            // Each step returns its response.
+            State::Sequential(..) => None,
+            State::Multiversion(state) => state.report(),
+        }
+    }
+
+    /// Rolls back one operation, executes one, or begins a job. At most `slots` jobs run at a time;
+    /// without slots, all operations are executed here.
+    pub(crate) fn step(&mut self, order: &Order<P::Operation>, slots: usize) -> Progress<P> {
+        match &mut self.state {
+            State::Sequential(state, waiting) => match state.step(&*self.procedures, order) {
+                Progress::Idle => waiting.pop_front().map_or(Progress::Idle, |waiting| {
+                    let (client, operation) = waiting;
+                    Progress::Attempted { client, operation, done: None, before: None }
+                }),
+                progress => progress,
+            },
+            State::Multiversion(state) => state.step(&self.procedures, slots, order.finals()),
+        }
+    }
+
+    /// Takes the result of a job.
+    pub(crate) fn take_done(&mut self, job: JobId, done: Done<P>) {
+        match &mut self.state {
+            State::Sequential(..) => {}
+            State::Multiversion(state) => state.take_done(&self.procedures, job, done),
+        }
     }
 
     /// Returns whether all operations are executed in order.
     pub(crate) fn is_idle(&self, order: &Order<P::Operation>) -> bool {
         match &self.state {
-            State::Sequential(state) => state.is_idle(order),
+            State::Sequential(state, _) => state.is_idle(order),
             State::Multiversion(state) => state.is_idle(),
         }
     }
 
-    /// Executes an operation that only reads, after all others, which must be executed in order.
-    pub(crate) fn read(&mut self, operation: &P::Operation) -> P::Response {
-        match &mut self.state {
-            State::Sequential(state) => state.last(&self.procedures, operation),
-            State::Multiversion(state) => state.last(&self.procedures, operation),
+    /// Returns whether [`Execution::step`] can do something before another input.
+    pub(crate) fn has_work(&self, order: &Order<P::Operation>, slots: usize) -> bool {
+        match &self.state {
+            State::Sequential(state, waiting) => !state.is_idle(order) || !waiting.is_empty(),
+            State::Multiversion(state) => state.has_work(slots),
         }
     }
 
-    /// Removes and returns the first operation of the order with its response, if it is executed
-    /// in its place.
+    /// Returns what is executed before an operation at a place: the number of committed operations
+    /// that are not final and come first without a gap, and the ids of all, in order.
+    pub(crate) fn before(
+        &self,
+        order: &Order<P::Operation>,
+        place: Place,
+    ) -> (usize, Vec<OperationId>) {
+        match &self.state {
+            State::Sequential(..) => order.before(place),
+            State::Multiversion(state) => state.before(place),
+        }
+    }
+
+    /// Removes and returns the first operation of the order with its response, if it is committed
+    /// and executed in its place.
     pub(crate) fn take_first(&mut self) -> Option<Executed<P>> {
         match &mut self.state {
-            State::Sequential(state) => state.take_first(),
+            State::Sequential(state, _) => state.take_first(),
             State::Multiversion(state) => state.take_first(),
         }
     }
 
-    /// Returns the registers after the final operations.
-    pub(crate) fn final_registers(&self) -> Vec<(RegisterKey, P::Value)> {
+    /// Returns the number of executions so far, without those of operations that only read.
+    pub(crate) fn executions(&self) -> u64 {
         match &self.state {
-            State::Sequential(state) => state.final_registers(),
-            State::Multiversion(state) => state.final_registers(),
+            State::Sequential(state, _) => state.executions,
+            State::Multiversion(state) => state.executions,
+        }
+    }
+
+    /// Returns the registers after the final operations. The sequential executor copies them.
+    pub(crate) fn registers(&self) -> Registers<P::Value> {
+        match &self.state {
+            State::Sequential(state, _) => state.final_registers().into_iter().collect(),
+            State::Multiversion(state) => state.registers(),
         }
     }
 
     /// Returns about the number of registers after the final operations, and their bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         match &self.state {
-            State::Sequential(state) => state.size(),
+            State::Sequential(state, _) => state.size(),
             State::Multiversion(state) => state.size(),
         }
     }
@@ -153,7 +317,7 @@ impl<P: Procedures> Execution<P> {
     /// Sets a register of the state after the final operations. Nothing may have been executed.
     pub(crate) fn restore(&mut self, key: RegisterKey, value: P::Value) {
         match &mut self.state {
-            State::Sequential(state) => state.restore(key, value),
+            State::Sequential(state, _) => state.restore(key, value),
             State::Multiversion(state) => state.restore(key, value),
         }
     }

@@ -22,14 +22,18 @@
 //! | `object`, `registers` | Alg. 2: registers, executions with undo logs; the interface of procedures |
 //! | `execution` | the interface of the two executors |
 //! | `execution::sequential` | Alg. 1: which operations are executed in order, and what is rolled back |
-//! | `execution::versions` | §4.4: versions of registers, and which operations read what has changed |
+//! | `execution::versions` | §4.4: which operations read what has changed, jobs, and what they return |
+//! | `execution::store`, `execution::job` | versions of registers and their snapshots; executions |
+//! | `execution::attempts` | weak operations that have no place yet |
+//! | `execution::classes` | operations that probably conflict |
 //! | `finals`, `digest` | the last final operations, and the digest of all |
 //! | `past` | what a client has seen, as the last operation of each site |
 //! | `frontier` | how far the operations of each site have come |
 //! | `replica` | Alg. 1: invocation, delivery, commit |
-//! | `replica::work` | bounded steps; what an invoked operation is executed on |
+//! | `replica::work` | bounded steps |
 //! | `replica::replies` | responses to clients, with claims |
 //! | `replica::waits` | requests that wait for an operation or a past |
+//! | `replica::baselines` | other replication schemes, for comparisons |
 //! | `replica::gossip` | exchange of streams; operations without effect that commit others |
 //! | `machine` | the machine: a replica with the conditional atomic broadcast |
 //! | `record`, `checkpoint`, `recovery` | what survives a restart |
@@ -46,18 +50,20 @@
 //!   once).
 //! - Sites deliver the runs of a site in order, and strong operations keep their order across a
 //!   restart.
-//! - An invoked weak operation is executed on what the site knew at the invocation, so that the
-//!   replies to weak operations see each other in no circle (§4.3 mentions circular causality).
+//! - A weak operation gets its timestamp, and is broadcast, when it has been executed after all
+//!   others, so that the replies to weak operations see each other in no circle (§4.3 mentions
+//!   circular causality), and the final order agrees with them.
+//! - Responses leave in a state that is that of a sequential execution.
 //! - A client gets one tentative response and, if it requests them, those of later executions that
 //!   differ. The pseudocode returns the response of each execution (Alg. 1 l. 71).
 //!
 //! # What is missing
-//! Operations are executed one after another. The members do not change: a site that fails for good
-//! keeps others from removing operations that it may lack, and an operation whose context, or an
-//! earlier run of whose site, only failed sites had waits for ever. A context has a range for each
-//! strong operation between weak ones that is undecided, and one for each former run, so contexts
-//! grow in a long partition. A forged timestamp at the end of time keeps the tentative list from
-//! becoming empty. Machines do not compare their digests. No space uses this protocol yet.
+//! The members do not change: a site that fails for good keeps others from removing operations that
+//! it may lack, and an operation whose context, or an earlier run of whose site, only failed sites
+//! had waits for ever. A context has a range for each strong operation between weak ones that is
+//! undecided, and one for each former run, so contexts grow in a long partition. A forged timestamp
+//! at the end of time keeps the tentative list from becoming empty. Machines do not compare their
+//! digests.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -123,14 +129,15 @@ mod streams;
 
 pub use checkpoint::Checkpoint;
 pub use command::{Claim, Command, Level, Response, Tentative};
-pub use config::{Config, Executor, Limits, Rule, Timing};
+pub use config::{Config, Executor, Limits, Replies, Rule, Scheme, Timing};
 pub use context::Context;
 pub use digest::Digest;
+pub use execution::{Done, Job};
 pub use finals::Final;
 pub use ids::{OperationId, StreamId};
 pub use machine::{Creek, Status};
 pub use message::{Event, Message, Output};
-pub use object::{Access, Procedures, RegisterKey};
+pub use object::{Access, Add, Procedures, RegisterKey};
 pub use past::Past;
 pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;

@@ -12,6 +12,7 @@ use crate::checkpoint::{Checkpoint, PartOf};
 use crate::command::{Command, Response};
 use crate::config::Config;
 use crate::digest::Digest;
+use crate::execution::Job;
 use crate::finals::Final;
 use crate::ids::OperationId;
 use crate::message::{Event, Message, Output};
@@ -96,6 +97,7 @@ impl<P: Procedures> Creek<P> {
         let sites = config.topology.sites();
         let mut own = solera_consensus::Config::new(config.me(), sites, config.leader);
         own.timing = config.timing.consensus.clone();
+        own.variant = config.scheme.variant();
         Member::new(own, Monotonic(0))
     }
 
@@ -109,7 +111,7 @@ impl<P: Procedures> Creek<P> {
             digest: replica.digest,
             committed: replica.order.finals() + replica.order.committed().len() as u64,
             tentative: replica.order.tentative_len(),
-            executions: replica.execution.executions,
+            executions: replica.execution.executions(),
             predicted: replica.predicted.0,
             accurate: replica.predicted.1,
             kept,
@@ -163,7 +165,7 @@ impl<P: Procedures> Creek<P> {
 
     /// Returns the value of a register after the final operations.
     pub fn final_registers(&self) -> Vec<(crate::RegisterKey, P::Value)> {
-        self.replica.execution.final_registers()
+        self.replica.execution.registers().take(usize::MAX)
     }
 
     /// Returns the site that leads the conditional atomic broadcast, as far as this one knows.
@@ -211,7 +213,8 @@ impl<P: Procedures> Creek<P> {
             Agreed::Send { to, message } => replica.send(to, Message::Consensus(message)),
             Agreed::Record(record) => replica.record(&Record::Consensus(record)),
             Agreed::Deliver { ids, .. } => replica.deliver_casts(now.monotonic, &ids),
-            Agreed::Bodies(requests) => replica.take_bodies(requests),
+            Agreed::Accepted { slot, ids } => replica.deliver_optimistically(slot, &ids),
+            Agreed::Bodies(requests) => replica.take_bodies(now.monotonic, requests),
             Agreed::Reached(path) => replica.rare(path),
             // Members do not change, so no member has forgotten what another one lacks.
             Agreed::Leader(_) | Agreed::Lacks { .. } => {}
@@ -230,7 +233,7 @@ impl<P: Procedures> Machine for Creek<P> {
     type Command = Command<P::Operation, P::Response>;
     type Response = Response<P::Response>;
     type Event = Event;
-    type Job = Infallible;
+    type Job = Job<P>;
     type Question = Infallible;
     type Answer = Infallible;
     type Part = PartOf<P>;
@@ -246,9 +249,11 @@ impl<P: Procedures> Machine for Creek<P> {
             Input::<P>::Message { from, message, .. } => {
                 self.replica.on_message(now.monotonic, from.site, message);
             }
-            Input::<P>::Client { request, command } => self.replica.on_command(request, command),
+            Input::<P>::Client { request, command } => {
+                self.replica.on_command(now, request, command)
+            }
             Input::<P>::Cancel { request } => self.replica.on_cancel(request),
-            Input::<P>::Done { result, .. } => match result {},
+            Input::<P>::Done { job, result } => self.replica.execution.take_done(job, result),
             Input::<P>::Answered { answer, .. } => match answer {},
         }
         self.settle(now);

@@ -10,6 +10,7 @@ use solera_machine::{Address, OfProtocol, Protocol, RarePath, RequestId, Topolog
 
 use crate::command::Response;
 use crate::digest::Digest;
+use crate::execution::Job;
 use crate::ids::{OperationId, StreamId};
 use crate::object::Procedures;
 use crate::protocol::PROTOCOL;
@@ -20,7 +21,7 @@ pub type Output<P> = solera_machine::Output<
     Message<<P as Procedures>::Operation>,
     Response<<P as Procedures>::Response>,
     Event,
-    Infallible,
+    Job<P>,
     Infallible,
 >;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,13 +17,13 @@ pub type RegisterKey = Vec<u8>;
 /// An operation is a composition of reads and writes of registers and local computation. Its
 /// response and writes must depend on nothing but the operation and the values that it reads,
 /// because every site executes it, and may execute it several times.
-pub trait Procedures: Send + 'static {
+pub trait Procedures: Send + Sync + 'static {
     /// An operation with its arguments.
-    type Operation: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync;
+    type Operation: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static;
     /// Value of a register.
-    type Value: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync;
+    type Value: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static;
     /// Response to an operation.
-    type Response: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync;
+    type Response: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static;
 
     /// Executes an operation.
     fn execute(
@@ -34,6 +35,23 @@ pub trait Procedures: Send + 'static {
     /// Returns whether an operation never writes. Sites do not broadcast weak operations that do
     /// not write.
     fn is_read_only(&self, operation: &Self::Operation) -> bool;
+
+    /// Returns whether the execution of an operation is so short that a job for it is not worth
+    /// its cost. Machines execute short operations themselves. By default all are short.
+    fn is_short(&self, _operation: &Self::Operation) -> bool {
+        true
+    }
+
+    /// Returns classes of an operation. Two operations with a common class probably conflict, so a
+    /// machine does not execute them at the same time. The classes change no result.
+    fn classes(&self, _operation: &Self::Operation) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Returns how long the execution of an operation occupies a core in virtual time.
+    fn cost(&self, _operation: &Self::Operation) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Access of an operation to registers.
@@ -43,7 +61,19 @@ pub trait Access<V> {
 
     /// Sets the value of a register, or removes it.
     fn write(&mut self, key: &[u8], value: Option<V>);
+
+    /// Adds a change to a register: its value becomes what `add` makes of the value and the change.
+    /// Two operations that add to a register and do not read it do not conflict. The sum of two
+    /// changes must have the effect of both, so `add` is associative. All operations use the same
+    /// `add` for a register.
+    fn merge(&mut self, key: &[u8], change: V, add: Add<V>) {
+        let value = add(self.read(key), &change);
+        self.write(key, Some(value));
+    }
 }
+
+/// Adds a change to the value of a register. A register without a value has its initial value.
+pub type Add<V> = fn(Option<V>, &V) -> V;
 
 /// Registers and their values (Creek Alg. 2 l. 1).
 #[derive(Debug)]

@@ -119,20 +119,31 @@ impl<O> Order<O> {
         self.key(first) < self.key(second)
     }
 
-    /// Returns the number of committed operations before a request, and the tentative operations
-    /// before it. Without a request, these are all.
-    pub(crate) fn before(&self, request: Option<&Request<O>>) -> (u64, Vec<OperationId>) {
-        let committed = |id| self.committed.iter().position(|it| it.id == id);
-        let place = request.and_then(|request| committed(request.id));
-        let count = self.finals + place.unwrap_or(self.committed.len()) as u64;
-        let tentative: Vec<OperationId> = match request {
-            Some(_) if place.is_some() => Vec::new(),
-            Some(request) => {
-                self.tentative.range(..self.key(request)).map(|(_, it)| it.id).collect()
-            }
-            None => self.tentative.values().map(|it| it.id).collect(),
+    /// Returns the place of a request that is tentative or committed, and not final.
+    pub(crate) fn place(&self, request: &Request<O>) -> Option<Place> {
+        if self.is_tentative(request) {
+            return Some(Place::Tentative(self.key(request)));
+        }
+        let at = self.committed.iter().position(|it| it.id == request.id)?;
+        Some(Place::Committed(self.finals + at as u64 + 1))
+    }
+
+    /// Returns the number of committed operations before a place that are not final, and the ids of
+    /// all operations before it that are not final.
+    pub(crate) fn before(&self, place: Place) -> (usize, Vec<OperationId>) {
+        let committed = match place {
+            Place::Committed(place) => (place - self.finals) as usize - 1,
+            Place::Tentative(_) | Place::End => self.committed.len(),
         };
-        (count, tentative)
+        let is_before = |key: &Key| match place {
+            Place::Committed(_) => false,
+            Place::Tentative(place) => *key < place,
+            Place::End => true,
+        };
+        let tentative = self.tentative.iter().take_while(|(key, _)| is_before(key));
+        let tentative = tentative.map(|(_, request)| request.id);
+        let ids = self.committed.iter().take(committed).map(|request| request.id);
+        (committed, ids.chain(tentative).collect())
     }
 
     /// Commits a strong operation, and before it the tentative operations of its context for which

@@ -21,8 +21,8 @@ solera_machine::rare_paths! {
     UNEXECUTED = "creek: a strong operation committed before its first execution";
     /// A site commits what the clients would leave tentative.
     SETTLED = "creek: an operation without effect committed tentative ones";
-    /// Operations wait until earlier weak ones are answered.
-    HELD = "creek: operations waited for the execution of an invoked one";
+    /// A job executes an operation.
+    JOB = "creek: a job executes an operation";
     /// A step ends with executions left to do.
     SLICED = "creek: executions were left for the next step";
     /// A later execution has another response.

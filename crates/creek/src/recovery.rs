@@ -7,6 +7,7 @@ use solera_time::SiteId;
 use crate::checkpoint::PartOf;
 use crate::config::Config;
 use crate::context::Context;
+use crate::execution::Kind;
 use crate::ids::OperationId;
 use crate::machine::Creek;
 use crate::object::Procedures;
@@ -63,7 +64,7 @@ impl<P: Procedures> Recovery<P> {
             Part::Committed(requests) => {
                 for request in requests {
                     let place = replica.order.push_committed(Arc::clone(&request));
-                    replica.execution.insert(&replica.order, place, request);
+                    replica.execution.insert(&replica.order, place, request, Kind::Other);
                 }
             }
             Part::Consensus(part) => consensus.restore_part(part),

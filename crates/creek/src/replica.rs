@@ -3,6 +3,7 @@
 //! The conditional atomic broadcast is outside. It calls [`Replica::deliver_casts`] in the same
 //! order at every site, and only where [`Replica::holds`] returns true.
 
+mod baselines;
 mod gossip;
 mod replies;
 mod waits;
@@ -18,16 +19,16 @@ use solera_time::{HybridClock, Lane, Monotonic, SiteId};
 use self::replies::Awaited;
 use self::waits::Waits;
 use crate::command::{Command, Level};
-use crate::config::{Config, Rule};
+use crate::config::{Config, Rule, Scheme};
 use crate::context::Context;
 use crate::digest::Digest;
-use crate::execution::{Execution, Moved};
+use crate::execution::{Before, Done, Execution, Kind, Moved};
 use crate::finals::Finals;
 use crate::frontier::Frontier;
 use crate::ids::{OperationId, StreamId, stream_of};
 use crate::message::{Event, Message, Output};
 use crate::object::Procedures;
-use crate::order::Order;
+use crate::order::{Order, Place};
 use crate::rare;
 use crate::record::Record;
 use crate::request::Request;
@@ -70,12 +71,10 @@ pub(crate) struct Replica<P: Procedures> {
     awaited: BTreeMap<OperationId, Awaited<P::Response>>,
     /// The operations of these requests.
     invoked: BTreeMap<RequestId, OperationId>,
-    /// Weak operations that only read, and wait for the execution of all others.
-    reads: VecDeque<(RequestId, P::Operation)>,
-    /// Number of weak operations of clients that have not been executed.
-    unanswered: usize,
-    /// Changes of the order that wait until the invoked weak operations are executed.
-    changes: VecDeque<Change<P::Operation>>,
+    /// Weak operations of clients that have no place yet, and whether the client tracks them.
+    attempts: BTreeMap<RequestId, bool>,
+    /// Strong operations of clients that wait for weak ones, and whether the client tracks them.
+    delayed: VecDeque<(RequestId, P::Operation, bool)>,
     /// Since when weak operations are tentative without a commit.
     quiet_since: Monotonic,
     /// Records that are written late. Used without `DurableHeads` alone.
@@ -100,12 +99,6 @@ pub(crate) struct Invocation<O> {
     operation: O,
     level: Level,
     track: bool,
-}
-
-/// A change of the order.
-enum Change<O> {
-    Invoke(RequestId, Invocation<O>),
-    Deliver(Arc<Request<O>>),
 }
 
 impl<P: Procedures> Replica<P> {
@@ -133,9 +126,8 @@ impl<P: Procedures> Replica<P> {
             predicted: (0, 0),
             awaited: BTreeMap::new(),
             invoked: BTreeMap::new(),
-            reads: VecDeque::new(),
-            unanswered: 0,
-            changes: VecDeque::new(),
+            attempts: BTreeMap::new(),
+            delayed: VecDeque::new(),
             quiet_since: Monotonic(0),
             late: Vec::new(),
             left: 0,
@@ -152,6 +144,7 @@ impl<P: Procedures> Replica<P> {
     pub(crate) fn start(&mut self) {
         self.previous = self.streams.last_run(self.me());
         self.run += 1;
+        self.execution.start(StreamId { site: self.me(), run: self.run });
         if self.config.has(Rule::DurableRun) {
             self.record(&Record::Started { run: self.run });
         }
@@ -205,13 +198,13 @@ impl<P: Procedures> Replica<P> {
     /// Takes a command of a client.
     pub(crate) fn on_command(
         &mut self,
+        now: Now,
         request: RequestId,
         command: Command<P::Operation, P::Response>,
     ) {
         match command {
             Command::Invoke { operation, level, track } => {
-                let invocation = Invocation { operation, level, track };
-                self.changes.push_back(Change::Invoke(request, invocation));
+                self.invoke(now, request, Invocation { operation, level, track });
             }
             Command::Await { id } => self.wait_for(request, id),
             Command::Follow { id, seen } => self.follow(request, id, seen),
@@ -220,23 +213,96 @@ impl<P: Procedures> Replica<P> {
         }
     }
 
-    /// Invokes an operation of a client (Creek Alg. 1 l. 15–25).
+    /// Invokes an operation of a client (Creek Alg. 1 l. 15–25). A weak one gets no place before it
+    /// is executed: it then follows what its response shows, at this site and in the final order.
     fn invoke(&mut self, now: Now, request: RequestId, invocation: Invocation<P::Operation>) {
         let Invocation { operation, level, track } = invocation;
-        let strong = level == Level::Strong;
-        if !strong && self.execution.is_read_only(&operation) {
-            // Creek §4.4: no other site needs the operation.
-            self.unanswered += 1;
-            return self.reads.push_back((request, operation));
+        match level {
+            Level::Weak | Level::Strong if self.is_full() => {
+                self.rare(rare::BUSY);
+                self.refuse(request);
+            }
+            Level::Weak if self.is_weak(&operation) => {
+                self.attempts.insert(request, track);
+                self.execution.attempt(request, operation);
+            }
+            Level::Weak | Level::Strong => {
+                self.delayed.push_back((request, operation, track));
+                self.place_strong(now);
+            }
         }
+    }
+
+    /// Returns whether as many operations have no place as may be tentative.
+    fn is_full(&self) -> bool {
+        self.execution.attempts() + self.delayed.len() >= self.config.limits.tentative
+    }
+
+    /// Returns whether strong operations of clients can get their places. A weak operation gets one
+    /// when the strong ones of its site are executed, so strong ones wait after a number of them.
+    pub(crate) fn may_place_strong(&self) -> bool {
+        !self.delayed.is_empty() && !self.execution.is_passed()
+    }
+
+    /// Gives strong operations of clients their places.
+    pub(crate) fn place_strong(&mut self, now: Now) {
+        while !self.execution.is_passed()
+            && let Some((client, operation, track)) = self.delayed.pop_front()
+        {
+            self.execution.pass();
+            let awaited = Awaited::new(client, Level::Strong, track);
+            self.place_invoked(now, client, operation, awaited);
+        }
+    }
+
+    /// Continues the weak operation of a client, which follows all others now.
+    fn take_attempt(
+        &mut self,
+        now: Now,
+        (client, operation): (RequestId, Arc<P::Operation>),
+        done: Option<Done<P>>,
+        before: Option<Before>,
+    ) {
+        let Some(track) = self.attempts.remove(&client) else { return };
+        if self.execution.is_read_only(&operation) {
+            // Creek §4.4: no other site needs the operation.
+            let response = done.and_then(|done| done.response);
+            let response = response.or_else(|| self.execution.read(&operation));
+            if let Some(response) = response {
+                self.answer_read(client, response, before);
+            }
+            return;
+        }
+        let operation = Arc::unwrap_or_clone(operation);
+        let awaited = Awaited::new(client, Level::Weak, track);
+        let Some(place) = self.place_invoked(now, client, operation, awaited) else { return };
+        match done {
+            Some(done) => self.execution.complete(place, done),
+            None => {
+                let progress = self.execution.step(&self.order, 0);
+                self.take_progress(now, progress);
+            }
+        }
+    }
+
+    /// Gives an invoked operation its place. Returns `None` if the tentative list is full.
+    fn place_invoked(
+        &mut self,
+        now: Now,
+        client: RequestId,
+        operation: P::Operation,
+        awaited: Awaited<P::Response>,
+    ) -> Option<Place> {
         if self.order.tentative_len() >= self.config.limits.tentative {
             self.rare(rare::BUSY);
-            return self.refuse(request);
+            self.refuse(client);
+            return None;
         }
-        let id = self.cast_operation(now, Some((request, operation)), strong);
-        self.unanswered += usize::from(!strong);
-        self.awaited.insert(id, Awaited::new(request, level, track));
-        self.invoked.insert(request, id);
+        let strong = awaited.is_strong();
+        let id = self.cast_operation(now, Some((client, operation)), strong);
+        self.awaited.insert(id, awaited);
+        self.invoked.insert(client, id);
+        Some(Place::Tentative((self.clock.last(), id)))
     }
 
     /// Broadcasts an operation and adds it to the tentative ones.
@@ -251,7 +317,10 @@ impl<P: Procedures> Replica<P> {
         let stream = StreamId { site: self.me(), run: self.run };
         let id = stream.at(self.event);
         let timestamp = self.clock.tick(now.physical);
-        let context = self.causal.clone();
+        let context = match self.config.scheme {
+            Scheme::Creek => self.causal.clone(),
+            _ => Context::default(),
+        };
         let previous = self.previous.filter(|_| self.event == 1);
         let mut request = Request { id, timestamp, operation, context, cast: None, previous };
         // Creek Alg. 1 l. 19. The clock is ahead of all that the site has received, so the set
@@ -281,10 +350,14 @@ impl<P: Procedures> Replica<P> {
     }
 
     /// Takes operations that the site has not received by their stream yet, in any order.
-    pub(crate) fn take_bodies(&mut self, requests: Vec<Arc<Request<P::Operation>>>) {
+    pub(crate) fn take_bodies(
+        &mut self,
+        now: Monotonic,
+        requests: Vec<Arc<Request<P::Operation>>>,
+    ) {
         for request in requests {
             if request.is_plausible() {
-                let new = self.receive(request, usize::MAX);
+                let new = self.receive(now, request, usize::MAX);
                 if new > 0 {
                     self.rare(rare::HANDED_OVER);
                 }
@@ -294,7 +367,12 @@ impl<P: Procedures> Replica<P> {
 
     /// Stores an operation of another site (Creek Alg. 1 l. 26–31). Returns the number of
     /// operations that the site now has without a gap.
-    fn receive(&mut self, request: Arc<Request<P::Operation>>, early: usize) -> usize {
+    fn receive(
+        &mut self,
+        now: Monotonic,
+        request: Arc<Request<P::Operation>>,
+        early: usize,
+    ) -> usize {
         // No other site can have an operation of this run that this site has not invoked.
         if request.id.site == self.me() && request.id.run >= self.run {
             return 0;
@@ -311,7 +389,7 @@ impl<P: Procedures> Replica<P> {
             } else {
                 self.late.push(record);
             }
-            self.changes.push_back(Change::Deliver(request));
+            self.deliver(now, request);
         }
         count
     }
@@ -387,12 +465,20 @@ impl<P: Procedures> Replica<P> {
             // It was committed without the rule `WaitForContext` or `CheckContext`.
             return;
         }
+        if self.config.scheme.orders_first() {
+            return;
+        }
         if self.order.weak_len() == 0 {
             self.quiet_since = now;
         }
-        self.frontier.place(request.id);
+        if !self.config.has(Rule::AttachExecuted) {
+            self.frontier.place(request.id);
+        }
         let place = self.order.insert(Arc::clone(&request));
-        if self.execution.insert(&self.order, place, request) {
+        let is_own = request.id.stream() == StreamId { site: self.me(), run: self.run };
+        let is_awaited = is_own || self.waits.has(request.id);
+        let kind = if is_awaited { Kind::Awaited } else { Kind::Other };
+        if self.execution.insert(&self.order, place, request, kind) {
             self.rare(rare::INSERTED);
         }
     }

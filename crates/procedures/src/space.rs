@@ -1,6 +1,7 @@
 //! Execution of procedures.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use solera_creek::{Access, Procedures};
 use solera_data::{Op, Outcome, Value};
@@ -13,6 +14,10 @@ use crate::procedure::{Procedure, Returned};
 use crate::shown::Shown;
 use crate::value::KeyValue;
 use crate::{keys, transaction};
+
+/// Time in which a command, and a transaction of a module, occupies a core in virtual time.
+const COMMAND: Duration = Duration::from_micros(1);
+const CALL: Duration = Duration::from_micros(50);
 
 /// Executes the procedures of a speculative space. Registers have the names of keys, except those
 /// that hold modules ([`is_key`](crate::is_key)).
@@ -42,6 +47,20 @@ impl Procedures for SpaceProcedures {
 
     fn is_read_only(&self, procedure: &Procedure) -> bool {
         procedure.is_read_only()
+    }
+
+    fn is_short(&self, procedure: &Procedure) -> bool {
+        match procedure {
+            Procedure::Keys { expects, steps } => expects.len() + steps.len() <= 1,
+            Procedure::Install { .. } | Procedure::Call(_) => false,
+        }
+    }
+
+    fn cost(&self, procedure: &Procedure) -> Duration {
+        match procedure {
+            Procedure::Keys { expects, steps } => COMMAND * (expects.len() + steps.len()) as u32,
+            Procedure::Install { .. } | Procedure::Call(_) => CALL,
+        }
     }
 }
 

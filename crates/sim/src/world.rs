@@ -326,7 +326,7 @@ impl World {
         if let Some(shape) = &self.creek
             && SpeculativeShape::is_member(address)
         {
-            config = config.with_creek();
+            config = config.with_creek(shape.jobs);
             config.creek.iter_mut().for_each(|creek| shape.apply(creek));
         }
         let Some(options) = self.primary else { return config };
@@ -911,7 +911,11 @@ impl World {
         let generation = self.incarnation(address);
         let cores = self.cores.get_or_insert_with(address, Default::default);
         let core = cores.iter_mut().min().expect("there are some");
-        *core = (*core).max(self.now) + work.cost().as_nanos() as u64;
+        let slowness = match (&work, &self.creek) {
+            (Job::Creek(_), Some(shape)) => shape.slowness,
+            _ => 1,
+        };
+        *core = (*core).max(self.now) + (work.cost() * slowness).as_nanos() as u64;
         let at = *core;
         self.push(at, Due::Job(address, generation, job, Box::new(work)));
     }

@@ -122,15 +122,19 @@ impl Command {
 }
 
 /// Work that a host runs elsewhere.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub enum Job {
+    /// Variant of `creek`.
+    Creek(crate::speculative::Job),
     /// Variant of `trial`.
     Trial(solera_trial::Chain),
 }
 
 /// Result of a [`Job`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub enum JobResult {
+    /// Variant of `creek`.
+    Creek(crate::speculative::Done),
     /// Variant of `trial`.
     Trial(u64),
 }
@@ -138,6 +142,12 @@ pub enum JobResult {
 impl From<Infallible> for Job {
     fn from(none: Infallible) -> Job {
         match none {}
+    }
+}
+
+impl From<crate::speculative::Job> for Job {
+    fn from(work: crate::speculative::Job) -> Job {
+        Job::Creek(work)
     }
 }
 
@@ -152,12 +162,14 @@ impl solera_machine::Job for Job {
 
     fn run(self) -> JobResult {
         match self {
+            Job::Creek(work) => JobResult::Creek(work.run()),
             Job::Trial(work) => JobResult::Trial(work.run()),
         }
     }
 
     fn cost(&self) -> Duration {
         match self {
+            Job::Creek(work) => work.cost(),
             Job::Trial(work) => work.cost(),
         }
     }

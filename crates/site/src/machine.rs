@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use solera_data::Measure;
-use solera_machine::{Address, AskId, Machine, Now, Share, Topology, Wire};
+use solera_machine::{Address, AskId, JobId, Machine, Now, Share, Topology, Wire};
 use solera_membership::{Change, MemberError, Members, Participant};
 use solera_occult::Occult;
 use solera_primary::Primary;
@@ -185,12 +185,12 @@ impl Config {
     }
 
     /// Makes the worker run `creek`, too, with the workers of the other sites that have the same
-    /// number.
+    /// number. At most `jobs` jobs at a time execute operations.
     #[must_use]
-    pub fn with_creek(mut self) -> Config {
+    pub fn with_creek(mut self, jobs: usize) -> Config {
         let unistore = &self.unistore;
         let usual = solera_creek::Config::new(unistore.address, unistore.topology.clone());
-        self.creek = Some(solera_creek::Config { journal: unistore.journal, ..usual });
+        self.creek = Some(solera_creek::Config { journal: unistore.journal, jobs, ..usual });
         self
     }
 
@@ -530,6 +530,20 @@ impl Site {
         collect(&mut self.outputs, creek);
     }
 
+    /// Returns the result of a job to its protocol.
+    fn finish_job(&mut self, now: Now, job: JobId, result: JobResult) {
+        use solera_machine::Input as Of;
+
+        match result {
+            JobResult::Creek(result) => {
+                self.with_creek(|it| it.handle(now, Of::Done { job, result }));
+            }
+            JobResult::Trial(result) => {
+                self.with_trial(now, |it| it.handle(now, Of::Done { job, result }));
+            }
+        }
+    }
+
     /// Applies `action` to `occult`, as [`with_primary`](Self::with_primary) does.
     fn with_occult(&mut self, now: Now, action: impl FnOnce(&mut Occult)) {
         let Some(occult) = &mut self.occult else { return };
@@ -591,10 +605,11 @@ fn without_answers(output: solera_unistore::Output, internal: &mut Internal) -> 
 /// Appends the outputs of a protocol that asks no questions to `outputs`.
 fn collect<M>(outputs: &mut VecDeque<Output>, machine: &mut M)
 where
-    M: Machine<Job = Infallible, Question = Infallible>,
+    M: Machine<Question = Infallible>,
     Message: From<M::Message>,
     Response: From<M::Response>,
     Event: From<M::Event>,
+    Job: From<M::Job>,
 {
     while let Some(output) = machine.poll_output() {
         let Ok(output) = output.widen();
@@ -619,6 +634,7 @@ impl Machine for Site {
         match input {
             Of::Message { message, .. } => message.share(),
             Of::Client { command, .. } => Share::usual(command.protocol()),
+            Of::Done { result: JobResult::Creek(_), .. } => Share::usual(solera_creek::PROTOCOL),
             Of::Done { result: JobResult::Trial(_), .. } => Share::usual(solera_trial::PROTOCOL),
             Of::Cancel { .. } => Share::usual(solera_unistore::PROTOCOL),
             Of::Answered { answer, .. } => match *answer {},
@@ -686,9 +702,7 @@ impl Machine for Site {
             Input::Client { request, command: Command::Trial(command) } => {
                 self.with_trial(now, |it| it.handle(now, Of::Client { request, command }));
             }
-            Input::Done { job, result: JobResult::Trial(result) } => {
-                self.with_trial(now, |it| it.handle(now, Of::Done { job, result }));
-            }
+            Input::Done { job, result } => self.finish_job(now, job, result),
             Input::Cancel { request } => {
                 self.unistore.handle(now, Of::Cancel { request });
                 self.with_primary(|it| it.handle(now, Of::Cancel { request }));

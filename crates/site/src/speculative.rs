@@ -15,5 +15,9 @@ pub type Response = solera_creek::Response<Returned>;
 pub type Event = solera_creek::Event;
 /// Part of a checkpoint.
 pub type Part = solera_creek::Part<Operation, KeyValue, Returned>;
+/// Execution of an operation.
+pub type Job = solera_creek::Job<SpaceProcedures>;
+/// Result of a job.
+pub type Done = solera_creek::Done<SpaceProcedures>;
 /// The machine.
 pub type Speculative = Creek<SpaceProcedures>;

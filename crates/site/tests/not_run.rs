@@ -47,7 +47,7 @@ fn messages_of_others(config: Config) -> Site {
 fn messages_of_protocols_that_do_not_run_are_dropped_and_counted() {
     assert_eq!(messages_of_others(config()).ignored(), [0, 1, 1, 1, 1, 1]);
     assert_eq!(messages_of_others(config().with_primary()).ignored(), [0, 0, 1, 1, 1, 1]);
-    assert_eq!(messages_of_others(config().with_creek()).ignored(), [0, 1, 1, 1, 0, 1]);
+    assert_eq!(messages_of_others(config().with_creek(0)).ignored(), [0, 1, 1, 1, 0, 1]);
     assert_eq!(messages_of_others(config().with_trial(1)).ignored(), [0, 1, 1, 1, 1, 0]);
     let with_occult = config().with_occult(64, Arc::new([]));
     assert_eq!(messages_of_others(with_occult).ignored(), [0, 1, 0, 1, 1, 1]);

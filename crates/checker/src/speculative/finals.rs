@@ -90,13 +90,10 @@ pub(super) fn check_real_time(index: &Index<'_>, found: &mut Found) {
     }
 }
 
-/// Checks that first replies saw only weak operations that precede theirs in the final order.
+/// Checks that operations follow the weak ones of their contexts in the final order.
 pub(super) fn check_contexts(index: &Index<'_>, found: &mut Found) {
     for operation in index.order.iter().copied().flatten() {
-        let Some(claim) = index.first_claim(operation) else { continue };
-        if !index.has_context(operation) {
-            continue;
-        }
+        let Some(claim) = index.context(operation) else { continue };
         let seen = claim.tentative.iter().map(|seen| *seen as usize);
         let mut weak = seen.filter(|seen| !index.is_strong(*seen));
         if let Some(seen) = weak.find(|it| index.positions[*it] > index.positions[operation]) {

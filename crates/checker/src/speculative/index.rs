@@ -29,6 +29,8 @@ pub(super) struct Index<'a> {
     pub(super) stable: Vec<Option<u64>>,
     /// Operations of each session, in their order.
     pub(super) sessions: BTreeMap<u64, Vec<usize>>,
+    /// Place in `claims` of the reply that shows the causal context of an operation.
+    contexts: Vec<Option<usize>>,
     /// Previous operation of the same run of a site.
     pub(super) previous: Vec<Option<usize>>,
     /// Operations of each run of a site, in the order of their events.
@@ -117,13 +119,38 @@ impl<'a> Index<'a> {
             first: vec![None; count],
             stable: vec![None; count],
             sessions: BTreeMap::new(),
+            contexts: vec![None; count],
             previous: vec![None; count],
             streams: BTreeMap::new(),
         };
         index.number(found);
         index.resolve_order(found);
         index.resolve_claims(found);
+        index.resolve_contexts();
         index
+    }
+
+    /// Finds the causal contexts. That of a weak operation is what its first reply knew. That of a
+    /// strong one is what the last first reply to its session knew: its own first reply is
+    /// tentative, and may know operations that have arrived since the invocation.
+    fn resolve_contexts(&mut self) {
+        for operations in self.sessions.values() {
+            let (mut last, mut pending) = (None, Vec::new());
+            for operation in operations {
+                let invoked = self.operation(*operation).invoked;
+                pending.retain(|first: &usize| {
+                    let is_known = self.claims[*first].reply.at <= invoked;
+                    last = if is_known { Some(*first).max(last) } else { last };
+                    !is_known
+                });
+                let first =
+                    self.first[*operation].filter(|_| self.first_claim(*operation).is_some());
+                pending.extend(first);
+                let is_strong = self.is_strong(*operation);
+                let own = first.filter(|_| !self.history.strong_contexts);
+                self.contexts[*operation] = if is_strong { last } else { own };
+            }
+        }
     }
 
     pub(super) fn operation(&self, operation: usize) -> &'a Operation {
@@ -134,7 +161,12 @@ impl<'a> Index<'a> {
         Name::from(self.operation(operation))
     }
 
-    /// Returns whether an operation has a causal context: what its first reply knew.
+    /// Returns the reply that shows the causal context of an operation.
+    pub(super) fn context(&self, operation: usize) -> Option<&Claim<'a>> {
+        self.contexts[operation].map(|place| &self.claims[place])
+    }
+
+    /// Returns whether an operation has a causal context.
     pub(super) fn has_context(&self, operation: usize) -> bool {
         !self.history.strong_contexts || self.is_strong(operation)
     }

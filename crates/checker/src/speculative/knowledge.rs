@@ -135,8 +135,8 @@ impl<'i> Known<'i> {
     }
 }
 
-/// Checks that the current claim contains the contexts of some of its operations: the weak and
-/// committed operations that their first replies saw.
+/// Checks that the current claim contains the contexts of some of its operations, without undecided
+/// strong ones.
 fn check_contexts(
     index: &Index<'_>,
     claim: &Claim<'_>,
@@ -144,8 +144,8 @@ fn check_contexts(
     members: &Members,
     found: &mut Found,
 ) {
-    for operation in new.filter(|operation| index.has_context(*operation)) {
-        let Some(context) = index.first_claim(operation) else { continue };
+    for operation in new {
+        let Some(context) = index.context(operation) else { continue };
         let weak = context.tentative.iter().map(|seen| *seen as usize);
         let mut weak = weak.filter(|seen| !index.is_strong(*seen));
         // An operation that precedes itself is a circle.

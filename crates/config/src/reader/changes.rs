@@ -48,7 +48,7 @@ impl ClusterSpec {
 
     /// Returns the settings that are fixed while the process runs, and whether each differs in
     /// `new`.
-    pub(crate) fn fixed_settings(&self, new: &ClusterSpec) -> [(&'static str, bool); 18] {
+    pub(crate) fn fixed_settings(&self, new: &ClusterSpec) -> [(&'static str, bool); 19] {
         let kind = |durability| std::mem::discriminant::<Durability>(durability);
         let speaks = |spec: &ClusterSpec| spec.tls.as_ref().map(|tls| (tls.port, tls.admin));
         let workers = self.node_with_other_workers(new).is_some();
@@ -66,6 +66,7 @@ impl ClusterSpec {
             ("pcpsi_timestamps", self.timestamps.name() != new.timestamps.name()),
             ("pcpsi_stamps", self.timestamps != new.timestamps),
             ("modules", self.modules != new.modules),
+            ("speculative", self.speculative_threads != new.speculative_threads),
             ("store", self.stores != new.stores),
             ("protocol", self.protocol != new.protocol),
             ("leader", self.leader != new.leader),

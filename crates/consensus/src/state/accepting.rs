@@ -3,9 +3,9 @@
 use solera_election::Ballot;
 use solera_time::SiteId;
 
-use crate::config::Rule;
+use crate::config::{Rule, Variant};
 use crate::ids::{Batch, Slot};
-use crate::message::Message;
+use crate::message::{Message, Output};
 use crate::rare;
 use crate::record::Record;
 use crate::state::State;
@@ -57,11 +57,14 @@ impl State {
         let Some(state) = self.log.slot(slot) else { return false };
         state.accept(me);
         if step.keeps(Rule::RecordAcceptance) {
-            step.record(Record::Accepted { ballot, slot, batch });
+            step.record(Record::Accepted { ballot, slot, batch: batch.clone() });
         }
         self.election.promise(ballot);
-        if ballot.leader != me {
+        if ballot.leader != me && step.config.variant != Variant::Primary {
             step.send_others(Message::Accepted { ballot, slot });
+        }
+        if step.config.variant == Variant::Optimistic {
+            step.outputs.push_back(Output::Accepted { slot, ids: batch.to_vec() });
         }
         true
     }
@@ -107,10 +110,8 @@ impl State {
     pub(crate) fn decide_voted<B>(&mut self, step: &mut Step<'_, B>, slot: Slot) {
         let Some(state) = self.log.get(slot) else { return };
         let Some((ballot, batch, votes)) = state.voted(step.electors) else { return };
-        let quorum = match step.keeps(Rule::Quorum) {
-            true => step.electors.quorum(),
-            false => 1,
-        };
+        let is_quorum = step.keeps(Rule::Quorum) && step.config.variant != Variant::Primary;
+        let quorum = if is_quorum { step.electors.quorum() } else { 1 };
         let counts =
             ballot.configuration == step.electors.number || !step.keeps(Rule::FormerConfiguration);
         if votes >= quorum && counts {

@@ -30,6 +30,7 @@ impl World {
                         node.held.push((node.journal.len(), Held::Deliver(slot.0, ids)));
                         changed = true;
                     }
+                    Output::Accepted { .. } => panic!("a member reports what it accepts"),
                     Output::Bodies(bodies) => {
                         for body in bodies {
                             changed |= node.take(now, body);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Executed, Progress};
+use crate::ids::OperationId;
 use crate::object::{Procedures, RegisterKey, StateObject, Undo};
 use crate::order::Order;
 use crate::request::Request;
@@ -18,6 +19,10 @@ pub(crate) struct Sequential<P: Procedures> {
     /// Number of executed operations that are at their place in the current order. Later ones are
     /// to be rolled back (Alg. 1 l. 8, `toBeRolledBack`).
     in_order: usize,
+    /// Number of executions so far.
+    pub(crate) executions: u64,
+    /// Operations that have been executed since the last look at them.
+    pub(crate) newly: Vec<OperationId>,
 }
 
 /// An executed operation.
@@ -31,7 +36,13 @@ struct Execution<P: Procedures> {
 
 impl<P: Procedures> Sequential<P> {
     pub(crate) fn new() -> Sequential<P> {
-        Sequential { object: StateObject::new(), executed: VecDeque::new(), in_order: 0 }
+        Sequential {
+            object: StateObject::new(),
+            executed: VecDeque::new(),
+            in_order: 0,
+            executions: 0,
+            newly: Vec::new(),
+        }
     }
 
     /// Notes that the order has changed from a place on (Creek Alg. 1 l. 42–47): executions at this
@@ -81,7 +92,10 @@ impl<P: Procedures> Sequential<P> {
             undo,
         });
         self.in_order += 1;
-        Progress::Executed { request: Arc::clone(request), response, again: false }
+        self.executions += 1;
+        self.newly.push(request.id);
+        let request = Arc::clone(request);
+        Progress::Executed { request, response, again: false, settled: true }
     }
 
     /// Returns whether all operations are executed in order.

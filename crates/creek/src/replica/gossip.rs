@@ -42,7 +42,7 @@ impl<P: Procedures> Replica<P> {
     ) {
         let Some(stream) = requests.first().map(|request| request.id.stream()) else { return };
         let early = self.config.limits.early;
-        let delivered: usize = requests.into_iter().map(|it| self.receive(it, early)).sum();
+        let delivered: usize = requests.into_iter().map(|it| self.receive(now, it, early)).sum();
         let left_gap = delivered == 0 && self.streams.has_gap(stream);
         if more {
             self.streams.answered(stream);

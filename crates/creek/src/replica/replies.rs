@@ -7,9 +7,11 @@ use solera_machine::RequestId;
 use super::Replica;
 use crate::command::{Claim, Level, Response, Tentative};
 use crate::config::Rule;
+use crate::execution::Before;
 use crate::ids::OperationId;
 use crate::message::Output;
 use crate::object::Procedures;
+use crate::order::Place;
 use crate::rare;
 use crate::request::Request;
 
@@ -26,6 +28,10 @@ pub(crate) struct Awaited<R> {
 impl<R> Awaited<R> {
     pub(crate) fn new(request: RequestId, level: Level, track: bool) -> Awaited<R> {
         Awaited { request, level, track, sent: None }
+    }
+
+    pub(super) fn is_strong(&self) -> bool {
+        self.level == Level::Strong
     }
 }
 
@@ -50,15 +56,13 @@ impl<P: Procedures> Replica<P> {
             return;
         }
         if let Some(id) = self.invoked.get(&request).copied() {
-            let awaited = self.take_awaited(id);
-            let is_unanswered = |it: &Awaited<_>| it.level == Level::Weak && it.sent.is_none();
-            self.unanswered -= usize::from(awaited.as_ref().is_some_and(is_unanswered));
+            self.take_awaited(id);
             return;
         }
-        let reads = self.reads.len();
-        self.reads.retain(|(read, _)| *read != request);
-        self.unanswered -= reads - self.reads.len();
-        self.changes.retain(|change| !change.is_of(request));
+        if self.attempts.remove(&request).is_none() {
+            self.delayed.retain(|(delayed, ..)| *delayed != request);
+        }
+        self.execution.cancel_attempt(request);
     }
 
     /// Removes and returns what awaits the responses to an operation.
@@ -68,26 +72,35 @@ impl<P: Procedures> Replica<P> {
         Some(awaited)
     }
 
-    /// Returns what is executed before a request, or before one that follows all operations.
-    pub(super) fn claim(&self, request: Option<&Request<P::Operation>>) -> Option<Claim> {
+    /// Returns what is executed before a place.
+    pub(super) fn claim(&self, place: Place) -> Option<Claim> {
         self.config.trace.then(|| {
-            let (committed, tentative) = self.order.before(request);
-            Claim { committed, tentative }
+            let (committed, mut tentative) = self.execution.before(&self.order, place);
+            tentative.drain(..committed);
+            Claim { committed: self.order.finals() + committed as u64, tentative }
         })
     }
 
-    /// Answers the client of an operation that was executed.
+    /// Returns what is executed before an operation.
+    pub(super) fn claim_of(&self, request: &Request<P::Operation>) -> Option<Claim> {
+        let place = self.order.place(request).filter(|_| self.config.trace)?;
+        self.claim(place)
+    }
+
+    /// Answers the client of an operation that was executed. `settled` states whether the state is
+    /// that of a sequential execution.
     pub(super) fn answer(
         &mut self,
         request: &Request<P::Operation>,
         response: Option<Arc<P::Response>>,
+        settled: bool,
     ) {
         let id = request.id;
         let is_committed = !self.order.is_tentative(request);
         if let Some(response) = &response {
             self.frontier.executed(id, response, !is_committed);
         }
-        if !is_committed {
+        if !is_committed && settled {
             self.answer_followers(request);
         }
         let (Some(awaited), Some(response)) = (self.awaited.get_mut(&id), response) else { return };
@@ -104,9 +117,8 @@ impl<P: Procedures> Replica<P> {
             self.take_awaited(id);
         }
         let response = Arc::unwrap_or_clone(response);
-        let tentative = Tentative { id: Some(id), response, claim: self.claim(Some(request)) };
+        let tentative = Tentative { id: Some(id), response, claim: self.claim_of(request) };
         if is_first {
-            self.unanswered -= usize::from(is_weak);
             self.reply(client, Response::Tentative(tentative), last);
         } else {
             self.rare(rare::REVISED);
@@ -135,17 +147,21 @@ impl<P: Procedures> Replica<P> {
         self.reply(awaited.request, Response::Stable { id, position, response }, true);
     }
 
-    /// Executes the operations that only read. All others must be executed in order.
-    pub(super) fn answer_reads(&mut self) {
-        while self.left > 0
-            && let Some((request, operation)) = self.reads.pop_front()
-        {
-            self.left -= 1;
-            self.unanswered -= 1;
-            let response = self.execution.read(&operation);
-            let claim = self.claim(None);
-            let tentative = Tentative { id: None, response, claim };
-            self.reply(request, Response::Tentative(tentative), true);
-        }
+    /// Answers an operation that only reads, and was executed after all others, or after those in
+    /// `before`.
+    pub(super) fn answer_read(
+        &mut self,
+        client: RequestId,
+        response: Arc<P::Response>,
+        before: Option<Before>,
+    ) {
+        let response = Arc::unwrap_or_clone(response);
+        let then = |(committed, tentative)| Claim { committed, tentative };
+        let claim = match before {
+            Some(before) => self.config.trace.then(|| then(before)),
+            None => self.claim(Place::End),
+        };
+        let tentative = Tentative { id: None, response, claim };
+        self.reply(client, Response::Tentative(tentative), true);
     }
 }

@@ -81,6 +81,11 @@ impl<R> Waits<R> {
         self.cover = Some((cast, past));
     }
 
+    /// Returns whether a request awaits or follows an operation.
+    pub(super) fn has(&self, id: OperationId) -> bool {
+        self.operations.range(entries(id)).next().is_some()
+    }
+
     /// Forgets a request. Returns whether it waited.
     pub(super) fn cancel(&mut self, request: RequestId) -> bool {
         self.unchecked.remove(&request);
@@ -133,6 +138,8 @@ impl<P: Procedures> Replica<P> {
             self.waits.operations.insert((id, request));
             self.waits.requests.insert(request, Wait::Follow(id, seen));
             self.waits.unchecked.insert(request);
+            let place = self.streams.get(id).and_then(|operation| self.order.place(operation));
+            place.into_iter().for_each(|place| self.execution.watch(place));
         }
     }
 
@@ -201,7 +208,7 @@ impl<P: Procedures> Replica<P> {
         }
         let kept = self.streams.get(id).cloned();
         let operation = operation.or(kept.as_deref());
-        let claim = operation.and_then(|operation| self.claim(Some(operation)));
+        let claim = operation.and_then(|operation| self.claim_of(operation));
         self.waits.cancel(request);
         self.rare(rare::FOLLOWED);
         let tentative = Tentative { id: Some(id), response: P::Response::clone(&last), claim };

@@ -1,21 +1,14 @@
 //! Work of a step: changes of the order, then executions, within a bound.
 
-use solera_machine::{Now, RequestId};
+use solera_machine::Now;
 
-use super::{Change, Replica};
-use crate::config::Rule;
+use super::Replica;
 use crate::execution::Progress;
 use crate::finals::Final;
 use crate::ids::StreamId;
-use crate::message::Event;
+use crate::message::{Event, Output};
 use crate::object::Procedures;
 use crate::rare;
-
-impl<O> Change<O> {
-    pub(super) fn is_of(&self, client: RequestId) -> bool {
-        matches!(self, Change::Invoke(request, _) if *request == client)
-    }
-}
 
 impl<P: Procedures> Replica<P> {
     /// Begins a step of the machine.
@@ -27,7 +20,10 @@ impl<P: Procedures> Replica<P> {
     pub(crate) fn work(&mut self, now: Now) {
         loop {
             self.execute(now);
-            self.make_final();
+            if self.may_place_strong() {
+                self.place_strong(now);
+                continue;
+            }
             if !self.resume_waits(now) {
                 break;
             }
@@ -39,65 +35,54 @@ impl<P: Procedures> Replica<P> {
 
     fn execute(&mut self, now: Now) {
         loop {
-            self.apply_changes(now);
+            self.make_final();
+            for id in self.execution.take_newly() {
+                self.frontier.place(id);
+            }
+            if let Some(report) = self.execution.report() {
+                self.take_progress(now, report);
+                continue;
+            }
             if self.left == 0 {
-                break;
+                return;
             }
-            match self.execution.step(&self.order) {
-                Progress::RolledBack => self.rare(rare::ROLLED_BACK),
-                Progress::Executed { request, response, again } => {
-                    if again {
-                        self.rare(rare::ROLLED_BACK);
-                    }
-                    self.answer(&request, response);
-                    self.make_final();
-                }
-                Progress::Idle if self.reads.is_empty() => break,
-                Progress::Idle => {
-                    self.answer_reads();
-                    continue;
-                }
+            let progress = self.execution.step(&self.order, self.config.jobs);
+            match progress {
+                Progress::Idle => return,
+                Progress::Working | Progress::Begun(..) => {}
+                _ => self.left -= 1,
             }
-            self.left -= 1;
+            self.take_progress(now, progress);
+        }
+    }
+
+    pub(super) fn take_progress(&mut self, now: Now, progress: Progress<P>) {
+        match progress {
+            Progress::RolledBack => self.rare(rare::ROLLED_BACK),
+            Progress::Begun(job, work) => {
+                self.rare(rare::JOB);
+                self.out.push_back(Output::<P>::Job { job, work });
+            }
+            Progress::Executed { request, response, again, settled } => {
+                if again {
+                    self.rare(rare::ROLLED_BACK);
+                }
+                self.answer(&request, response, settled);
+            }
+            Progress::Attempted { client, operation, done, before } => {
+                self.take_attempt(now, (client, operation), done, before);
+            }
+            Progress::Worked | Progress::Working | Progress::Idle => {}
         }
     }
 
     /// Returns whether a step has left something to do.
     pub(crate) fn is_busy(&self) -> bool {
-        let waits = self.has_changes_now() || !self.reads.is_empty();
-        waits || !self.execution.is_idle(&self.order)
-    }
-
-    /// Returns whether the next change need not wait.
-    ///
-    /// An operation that arrives while an invoked weak one waits for its execution may have been
-    /// executed elsewhere with it. If it came first here, the clients of both would see the other
-    /// one's operation. So it waits: an invoked weak operation is executed on what was known when
-    /// it was invoked. Commits need not wait, because they concern known operations.
-    fn has_changes_now(&self) -> bool {
-        let free = self.unanswered == 0 || !self.config.has(Rule::ExecuteAsInvoked);
-        match self.changes.front() {
-            Some(Change::Invoke(..)) => true,
-            Some(Change::Deliver(_)) => free,
-            None => false,
-        }
-    }
-
-    fn apply_changes(&mut self, now: Now) {
-        while self.has_changes_now() {
-            match self.changes.pop_front() {
-                Some(Change::Invoke(request, command)) => self.invoke(now, request, command),
-                Some(Change::Deliver(request)) => self.deliver(now.monotonic, request),
-                None => return,
-            }
-        }
-        if !self.changes.is_empty() {
-            self.rare(rare::HELD);
-        }
+        self.may_place_strong() || self.execution.has_work(&self.order, self.config.jobs)
     }
 
     /// Makes the committed operations final that are executed in order, and answers their clients.
-    pub(crate) fn make_final(&mut self) {
+    fn make_final(&mut self) {
         while !self.order.committed().is_empty() {
             let Some((request, response)) = self.execution.take_first() else { return };
             self.order.make_final();
@@ -121,7 +106,9 @@ impl<P: Procedures> Replica<P> {
     /// Executes the committed operations, without a bound and without replies.
     pub(crate) fn execute_committed(&mut self) {
         while !self.order.committed().is_empty() {
-            self.execution.step(&self.order);
+            // Nobody waits for what is reported.
+            while self.execution.report().is_some() {}
+            self.execution.step(&self.order, 0);
             self.make_final();
         }
     }

@@ -140,7 +140,7 @@ impl Cluster {
                 }
                 Output::<Text>::Trace(Event::Rare(path)) => self.rare.push(path),
                 Output::<Text>::Trace(_) => {}
-                Output::<Text>::Job { work, .. } => match work {},
+                Output::<Text>::Job { .. } => panic!("the configuration permits no job"),
                 Output::<Text>::Ask { question, .. } => match question {},
             }
         }

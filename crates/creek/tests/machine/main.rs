@@ -1,5 +1,7 @@
 //! Machines with every message under the test's control.
 
+mod baselines;
 mod cluster;
+mod jobs;
 mod protocol;
 mod waits;

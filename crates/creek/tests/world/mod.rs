@@ -75,6 +75,8 @@ pub(crate) struct World {
     strong_percent: u64,
     /// Mean pause of a session.
     pause: u64,
+    /// Whether jobs take long.
+    is_slow: bool,
     doomed: usize,
     dies_at: Option<u64>,
     ambush: Option<Ambush>,
@@ -123,8 +125,6 @@ impl World {
             config.trace = true;
             // Sites with different executors must agree.
             config.executor = match (seed / 2 + u64::from(address.site.0)) % 3 {
-                // Versions leave fewer executions for later, and circles need those.
-                _ if shape.without == Some(Rule::ExecuteAsInvoked) => Executor::Sequential,
                 0 => Executor::Sequential,
                 _ => Executor::Multiversion,
             };
@@ -135,6 +135,7 @@ impl World {
             config.timing.consensus.status_interval = Duration::from_millis(20);
             config.timing.consensus.leader_timeout = Duration::from_millis(120);
             config.timing.consensus.retry = Duration::from_millis(60);
+            config.jobs = draw(&[0, 1, 3, 20]);
             config.limits.executions = draw(&[1, 2, 5, 100]);
             config.limits.operations = draw(&[1, 3, 100]);
             config.limits.early = draw(&[0, 3, 100]);
@@ -152,6 +153,7 @@ impl World {
             history: History::new(shape.sites),
             strong_percent: if shape.weak { 1 } else { 10 + random.below(40) },
             pause: 10 + random.below(60),
+            is_slow: random.one_in(3),
             doomed: random.index(shape.sites),
             ambush: shape.ambush.then(|| Ambush::From(200 + random.below(300))),
             observes: shape.observes,
@@ -214,7 +216,10 @@ impl World {
                     self.replied(request, last);
                 }
                 Output::<Lists>::Trace(event) => self.history.traced(site, event),
-                Output::<Lists>::Job { work, .. } => match work {},
+                Output::<Lists>::Job { job, work } => {
+                    let end = self.now + self.random.below(if self.is_slow { 60 } else { 6 });
+                    self.nodes[site].begin_job(end, job, work);
+                }
                 Output::<Lists>::Ask { question, .. } => match question {},
             }
         }

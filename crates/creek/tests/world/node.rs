@@ -1,9 +1,11 @@
 //! A site's process: its clocks, journal, checkpoints and crashes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use solera_creek::{Checkpoint, Config, Creek, Output, Past, Recovery};
-use solera_machine::{Input, Machine, Now};
+use solera_creek::{
+    Checkpoint, Config, Creek, Done, Executor, Job, Output, Past, Recovery, Response, Tentative,
+};
+use solera_machine::{Input, Job as _, JobId, Machine, Now};
 use solera_random::Random;
 use solera_time::{Monotonic, Physical};
 
@@ -24,6 +26,8 @@ pub(crate) struct Node {
     pub(crate) pending: VecDeque<Output<Lists>>,
     /// For each reply among them, what the machine had delivered.
     pub(crate) pasts: VecDeque<Past>,
+    /// Jobs, by the times at which they end.
+    jobs: BTreeMap<(u64, JobId), Job<Lists>>,
     /// Number of records in `pending`.
     undurable: usize,
     pub(crate) down_until: u64,
@@ -46,6 +50,7 @@ impl Node {
             writing: None,
             pending: VecDeque::new(),
             pasts: VecDeque::new(),
+            jobs: BTreeMap::new(),
             undurable: 0,
             down_until: 0,
             is_dead: false,
@@ -67,13 +72,26 @@ impl Node {
     pub(crate) fn handle(
         &mut self,
         now: u64,
-        input: Input<solera_creek::Message<super::procedures::Operation>, super::clients::Command>,
+        input: Input<
+            solera_creek::Message<super::procedures::Operation>,
+            super::clients::Command,
+            Done<Lists>,
+        >,
     ) {
         self.machine.handle(self.reading(now), input);
         self.collect();
     }
 
+    /// Begins a job that ends at a time.
+    pub(crate) fn begin_job(&mut self, end: u64, job: JobId, work: Job<Lists>) {
+        self.jobs.insert((end, job), work);
+    }
+
     pub(crate) fn tick(&mut self, now: u64) {
+        while let Some(entry) = self.jobs.first_entry().filter(|entry| entry.key().0 <= now) {
+            let ((_, job), work) = entry.remove_entry();
+            self.handle(now, Input::Done { job, result: work.run() });
+        }
         let reading = self.reading(now);
         if self.machine.next_deadline().is_some_and(|at| at <= reading.monotonic) {
             self.machine.on_deadline(reading);
@@ -86,10 +104,28 @@ impl Node {
             if let Output::<Lists>::Records(records) = &output {
                 self.undurable += records.iter().count();
             }
-            if matches!(output, Output::<Lists>::Reply { .. }) {
-                self.pasts.push_back(self.machine.past());
+            if let Output::<Lists>::Reply { response, .. } = &output {
+                let past = self.machine.past();
+                self.check_past(&past, response);
+                self.pasts.push_back(past);
             }
             self.pending.push_back(output);
+        }
+    }
+
+    /// Checks that a past contains the tentative operations that a response shows. Servers do not
+    /// use the sequential executor, whose steps may end between an operation and an earlier one of
+    /// its site.
+    fn check_past(&self, past: &Past, response: &Response<super::procedures::Response>) {
+        let (Response::Tentative(Tentative { claim: Some(claim), .. })
+        | Response::Revised(Tentative { claim: Some(claim), .. })) = response
+        else {
+            return;
+        };
+        let is_whole = self.config.without.rule().is_none();
+        if self.config.executor == Executor::Multiversion && is_whole {
+            let lacks = claim.tentative.iter().find(|id| !past.contains(**id));
+            assert_eq!(lacks, None, "{:?} shows what its past lacks", self.config.address);
         }
     }
 
@@ -119,6 +155,7 @@ impl Node {
     pub(crate) fn crash(&mut self, until: u64) {
         self.pending.clear();
         self.pasts.clear();
+        self.jobs.clear();
         self.undurable = 0;
         self.writing = None;
         self.is_up = false;

@@ -118,4 +118,15 @@ impl Procedures for Lists {
     fn is_read_only(&self, operation: &Operation) -> bool {
         matches!(operation, Operation::Read(_) | Operation::ReadAll)
     }
+
+    fn classes(&self, operation: &Operation) -> Vec<u64> {
+        match operation {
+            Operation::Add(key, _) | Operation::Transfer(_, key, _) => vec![u64::from(*key)],
+            _ => Vec::new(),
+        }
+    }
+
+    fn is_short(&self, operation: &Operation) -> bool {
+        matches!(operation, Operation::Read(_) | Operation::Write(..) | Operation::Append(..))
+    }
 }

@@ -391,6 +391,64 @@ fn new_objects_have_names_of_the_call() {
     assert_eq!(space.on_key(&key, Op::Get), Ok(Outcome::Bulk("x".into())));
 }
 
+/// Objects with keys that the transactions compute.
+const KEYS: &str = r#"store shop : speculative;
+struct Stock { count: int, name: string }
+fn stock(shelf: int, item: string) -> handle<Stock> in shop {
+    return handle<Stock>("s:" + string(shelf) + ":" + item) in shop;
+}
+transaction put(shelf: int, item: string, count: int) {
+    *stock(shelf, item) = Stock { count, name: item };
+    (handle<set<string>>("shelf:" + string(shelf)) in shop).add(item);
+}
+transaction sum(shelf: int) -> int {
+    var sum = 0;
+    for item in handle<set<string>>("shelf:" + string(shelf)) in shop {
+        sum += stock(shelf, item)->count;
+    }
+    return sum;
+}
+transaction mark(key: string) {
+    (handle<counter>("marks") in shop).add(1);
+    (handle<counter>(key) in shop).add(1);
+}
+"#;
+
+#[test]
+fn keys_of_objects_are_computed() {
+    let mut space = Space::with(KEYS);
+    for (shelf, item, count) in [("1", "pens", "3"), ("1", "ink", "4"), ("2", "pens", "9")] {
+        space.run(KEYS, "put", &[shelf, item, count]);
+    }
+    assert_eq!(space.run(KEYS, "sum", &["1"]), int(7));
+    assert_eq!(space.run(KEYS, "sum", &["3"]), int(0));
+    let count = space.on_key("s:2:pens", Op::HashGet("count".into()));
+    assert_eq!(count, Ok(Outcome::Bulk("9".into())));
+}
+
+#[test]
+fn keys_that_no_program_may_use_are_refused_where_the_handle_is_made() {
+    let mut space = Space::with(KEYS);
+    for (key, why) in [
+        ("", "a handle's key must not be empty"),
+        ("solera:x", "keys beginning with `solera:` are reserved: `solera:x`"),
+    ] {
+        let why = format!("FAILED {why} (in transaction `mark`, line 19)");
+        assert_eq!(failure(space.call(call(KEYS, "mark", &[key]))), why);
+    }
+    let why = "FAILED `add` of counter failed: the key `shop:other:x` is in another space \
+               (in transaction `mark`, line 19)";
+    assert_eq!(failure(space.call(call(KEYS, "mark", &["other:x"]))), why);
+    let mut limited = call(KEYS, "mark", &["a"]);
+    limited.scope.rights =
+        vec![Right { pattern: "shop:mar*".into(), operations: Operation::Add.bit() }];
+    let why = "NOPERM the caller may not run INCRBY on the key `shop:a` \
+               (in transaction `mark`, line 19)";
+    assert_eq!(failure(space.call(limited.clone())), why);
+    limited.arguments = vec!["mark".into()];
+    assert!(space.call(limited).is_ok());
+}
+
 #[test]
 fn nan_has_one_form() {
     let mut space = Space::with(FAILING);

@@ -17,6 +17,10 @@ pub(crate) struct SpeculativeShape {
     leader: SiteId,
     limits: Limits,
     timing: Timing,
+    /// Number of operations that jobs execute at a time.
+    pub(crate) jobs: usize,
+    /// Factor by which jobs take longer than in virtual time elsewhere.
+    pub(crate) slowness: u32,
     pub(crate) without: Without<Rule>,
 }
 
@@ -48,6 +52,8 @@ impl SpeculativeShape {
             leader: SiteId(random.below(scenario.topology.sites()) as u8),
             limits,
             timing,
+            jobs: random.weighted(&[(30, 0), (20, 1), (50, 4)]),
+            slowness: random.weighted(&[(30, 1), (40, 1_000), (30, 20_000)]),
             without: Without::default(),
         }
     }

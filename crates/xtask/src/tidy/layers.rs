@@ -98,6 +98,8 @@ pub(crate) const CRATES: &[CrateRule] = &[
         // The tests compile sources of the language.
         &["solera-language", "solera-levels", "solera-random"],
     ),
+    // Experimental. A load for simulations and measurements.
+    rule("solera-tpcc", "tpcc", Layer::Protocols, &["solera-creek", "solera-random"], &[]),
     rule(
         "solera-certification",
         "certification",
@@ -395,6 +397,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera",
             "solera-commands",
             "solera-config",
+            "solera-creek",
             "solera-data",
             "solera-embedded",
             "solera-host",
@@ -414,6 +417,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "solera-resp",
             "solera-site",
             "solera-time",
+            "solera-tpcc",
             "solera-unistore",
             "solera-wan",
         ],
