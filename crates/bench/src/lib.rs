@@ -5,12 +5,13 @@
 //! |---|---|
 //! | `rubis` | an auction house with the transactions of UniStore §8.1, and its invariants |
 //! | `micro` | transactions of three items, as in UniStore §8.2 |
+//! | `tpcc` | TPC-C in a speculative space, by transactions of a module |
 //! | `ycsb` | reads and updates of single values, as in Occult §8, also against Redis |
 //! | `driver` | the closed loop of clients with pauses |
 //! | `place`, `session` | addresses of the sites, and how transactions run |
 //! | `load` | filling a cluster before a run |
 //! | `spaces` | checks that a cluster has the spaces that a workload needs |
-//! | `tally`, `histogram`, `report` | counts, and their output |
+//! | `tally`, `histogram`, `invariant`, `report` | counts and checks, and their output |
 //! | `batch`, `random` | commands that are sent together; random numbers |
 //! | `pairs` | comparisons in wall-clock time |
 //! | `requests` | instructions and system calls per request |
@@ -21,6 +22,7 @@ mod batch;
 mod driver;
 mod error;
 mod histogram;
+mod invariant;
 mod load;
 mod micro;
 mod pairs;
@@ -34,6 +36,7 @@ mod rubis;
 mod session;
 mod spaces;
 mod tally;
+mod tpcc;
 mod virtual_cluster;
 pub mod ycsb;
 
@@ -46,13 +49,14 @@ use solera::{Client, Error, Token};
 pub use driver::Pace;
 pub use error::BenchError;
 pub use histogram::Histogram;
+pub use invariant::Invariant;
 pub use micro::Micro;
 pub use place::TargetCluster;
 pub use report::Report;
 pub use rubis::Scale;
-pub use rubis::invariants::Invariant;
 pub use session::Strong;
 pub use tally::{Class, Count, Failures, Kind};
+pub use tpcc::Tpcc;
 
 use driver::{Ran, Workload, drive};
 use rubis::Rubis;
@@ -73,6 +77,8 @@ pub enum Work {
     },
     /// Transactions of three items.
     Micro(Micro),
+    /// TPC-C.
+    Tpcc(Tpcc),
 }
 
 impl Work {
@@ -82,6 +88,7 @@ impl Work {
         match self {
             Work::Rubis { .. } => rubis::schema::SPACES,
             Work::Micro(_) => micro::SPACES,
+            Work::Tpcc(_) => tpcc::SPACES,
         }
     }
 }
@@ -98,6 +105,7 @@ impl fmt::Display for Work {
                 "micro, {} keys, {}% updates, {}% strong, {}% of them hot",
                 micro.keys, micro.updates, micro.strong, micro.hot
             ),
+            Work::Tpcc(tpcc) => tpcc.fmt(f),
         }
     }
 }
@@ -121,8 +129,12 @@ pub fn run(
 ) -> Result<Report, BenchError> {
     check_pace(pace)?;
     let runtime = runtime()?;
-    runtime.block_on(spaces::check(place, strong, work.spaces()))?;
+    // TPC-C uses a speculative space of any name.
+    if !matches!(work, Work::Tpcc(_)) {
+        runtime.block_on(spaces::check(place, strong, work.spaces()))?;
+    }
     let (kinds, tally, invariants) = match work {
+        Work::Tpcc(tpcc) => tpcc::run(tpcc, place, strong, pace, report)?,
         Work::Micro(micro) => {
             check_micro(micro)?;
             report("loading");

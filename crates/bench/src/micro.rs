@@ -138,7 +138,7 @@ impl Workload for Micro {
         let body = async |tx: &mut Client| batch.send(tx).await.map(drop);
         match class {
             Class::Strong => session.strong(body).await?,
-            Class::Read | Class::Causal => session.causal(body).await?,
+            _ => session.causal(body).await?,
         }
         Ok(Done::Well)
     }

@@ -3,6 +3,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `calibrate` | the table of costs of virtual clusters |
+//! | `creek` | Creek §6, Figure 1 and the variations of §6.3 |
 //! | `ipa` | IPA §5, Figures 5 to 9 and 11 |
 //! | `mixt` | MixT §8, Figures 15 to 17 |
 //! | `network` | emulated delays between clients and servers |
@@ -15,6 +16,7 @@
 //! | `unistore` | UniStore §8, Figures 3 to 6 |
 
 pub mod calibrate;
+pub mod creek;
 pub mod ipa;
 pub mod mixt;
 mod network;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::driver::Pace;
 use crate::histogram::Histogram;
-use crate::rubis::invariants::Invariant;
+use crate::invariant::Invariant;
 use crate::session::Strong;
 use crate::tally::{Class, Count, Failures, Kind, Tally};
 
@@ -72,9 +72,9 @@ impl Report {
         self.sum(|of| of == class)
     }
 
-    /// Returns the results of all transactions.
+    /// Returns the results of all transactions. Those with a tentative result count once.
     pub fn total(&self) -> Count {
-        self.sum(|_| true)
+        self.sum(|class| class != Class::Tentative)
     }
 
     fn sum(&self, is_asked: impl Fn(Class) -> bool) -> Count {

@@ -52,6 +52,27 @@ pub(crate) async fn prefix_of(place: &TargetCluster, space: &str) -> Result<Stri
     })
 }
 
+/// A space of a cluster.
+pub(crate) struct SpaceOf {
+    pub(crate) name: String,
+    pub(crate) prefix: String,
+}
+
+/// Returns the speculative space of a cluster.
+///
+/// # Errors
+/// Fails with the lines of `needed`, in the format of `solera.toml`, if there is none.
+pub(crate) async fn speculative(
+    place: &TargetCluster,
+    needed: &str,
+) -> Result<SpaceOf, BenchError> {
+    let found = spaces_at(place).await?.into_iter().find(|found| found.level == "speculative");
+    let differences = vec!["there is no space of level speculative".to_owned()];
+    found
+        .map(|Found { name, prefix, .. }| SpaceOf { name, prefix })
+        .ok_or_else(|| BenchError::SpacesMissing { differences, lines: format!("\n{needed}") })
+}
+
 /// Returns the spaces of a running cluster.
 async fn spaces_at(place: &TargetCluster) -> Result<Vec<Found>, BenchError> {
     let asked = async { place.connect(0).await?.command(&["SOLERA.SPACES"]).await };

@@ -14,11 +14,19 @@ pub enum Class {
     Causal,
     /// Strong.
     Strong,
+    /// Weak, in a speculative space.
+    Weak,
+    /// Tentative result of a strong transaction in a speculative space, which also counts as
+    /// stable.
+    Tentative,
+    /// Stable result of a strong transaction in a speculative space.
+    Stable,
 }
 
 impl Class {
     /// All classes.
-    pub const ALL: [Class; 3] = [Class::Read, Class::Causal, Class::Strong];
+    pub const ALL: [Class; 6] =
+        [Class::Read, Class::Causal, Class::Strong, Class::Weak, Class::Tentative, Class::Stable];
 
     /// Returns its name.
     pub fn name(self) -> &'static str {
@@ -26,6 +34,9 @@ impl Class {
             Class::Read => "read-only",
             Class::Causal => "causal update",
             Class::Strong => "strong",
+            Class::Weak => "weak",
+            Class::Tentative => "tentative",
+            Class::Stable => "stable",
         }
     }
 }

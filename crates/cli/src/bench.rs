@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use solera::Endpoint;
-use solera_bench::{BenchError, Micro, Pace, Report, Scale, Strong, TargetCluster, Work, run};
+use solera_bench::{
+    BenchError, Micro, Pace, Report, Scale, Strong, TargetCluster, Tpcc, Work, run,
+};
 use solera_config::{LogSpec, Overrides};
 use solera_node::raise_descriptor_limit;
 
@@ -20,6 +22,9 @@ Examples:
   solera bench --at 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103 --scale medium --clients 2000
   solera bench --up 3 --contended 8 --think-ms 0     many transactions contend for the same items
   solera bench --workload micro --up 3 --strong-percent 10 --hot-percent 20
+  solera bench --workload tpcc --up 3 --wan aws --scale small
+                                                     TPC-C in a speculative space, with small tables
+  solera bench --workload tpcc --at 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103 --warehouses 5
   solera bench --workload rubis --print-spaces       prints the spaces that --at requires
   solera bench ycsb --up 2 --wan aws                 reads and updates of single values, see
                                                      solera bench ycsb --help
@@ -48,6 +53,8 @@ pub(crate) struct BenchArgs {
     rubis: RubisArgs,
     #[command(flatten)]
     micro: MicroArgs,
+    #[command(flatten)]
+    tpcc: TpccArgs,
     /// Seed of the clients' random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -65,12 +72,25 @@ enum Other {
     Ycsb(Box<ycsb::YcsbArgs>),
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Workload {
     /// An auction house: the bidding mix, 15% updates, 10% strong
     Rubis,
     /// Transactions of three items
     Micro,
+    /// TPC-C in a speculative space: Payment is strong, and the other transactions are weak
+    Tpcc,
+}
+
+impl Workload {
+    /// Returns its name on the command line.
+    fn name(self) -> &'static str {
+        match self {
+            Workload::Rubis => "rubis",
+            Workload::Micro => "micro",
+            Workload::Tpcc => "tpcc",
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -100,7 +120,7 @@ struct PaceArgs {
     #[arg(long, default_value_t = 300)]
     clients: usize,
     /// Average pause of a client between transactions, in milliseconds (default 500 for rubis, 0
-    /// for micro)
+    /// for the others)
     #[arg(long)]
     think_ms: Option<u64>,
     /// Time over which the clients start, in seconds
@@ -120,7 +140,9 @@ struct PaceArgs {
 #[derive(Debug, Args)]
 struct RubisArgs {
     /// rubis: amount of data: tiny, small (330 items, 10,000 users; the default), medium, or full
-    /// (33,000, 1,000,000)
+    /// (33,000, 1,000,000). tpcc: amount of data of a warehouse: tiny (100 items, 30 customers of a
+    /// district), small (1,000, 300), medium (10,000, 1,000), or full, which is that of the
+    /// specification (100,000, 3,000; the default)
     #[arg(long)]
     scale: Option<Scale>,
     /// rubis: number of consecutive strong transactions that contend for the same name or item
@@ -148,16 +170,20 @@ struct MicroArgs {
     value_bytes: Option<u64>,
 }
 
+#[derive(Debug, Args)]
+struct TpccArgs {
+    /// tpcc: number of warehouses (default 1)
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    warehouses: Option<u16>,
+}
+
 /// Runs the command to the end of the measurement.
 pub(crate) fn main(args: &BenchArgs) -> ExitCode {
     if let Some(Other::Ycsb(args)) = &args.other {
         return ycsb::main(args);
     }
-    if let Some(option) = args.foreign_option() {
-        let (own, other) = match args.workload {
-            Workload::Rubis => ("rubis", "micro"),
-            Workload::Micro => ("micro", "rubis"),
-        };
+    if let Some((option, other)) = args.foreign_option() {
+        let (own, other) = (args.workload.name(), other.name());
         print_error!(
             "solera bench: {option} belongs to the workload {other}, and this is {own}; use --workload {other}, or \
              omit the option"
@@ -195,22 +221,24 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
 }
 
 impl BenchArgs {
-    /// Returns an option that is given and does not apply to this workload.
-    fn foreign_option(&self) -> Option<&'static str> {
+    /// Returns an option that is given and does not apply to this workload, and one to which it
+    /// applies.
+    fn foreign_option(&self) -> Option<(&'static str, Workload)> {
+        use Workload::{Micro, Rubis, Tpcc};
         let (RubisArgs { scale, contended }, micro) = (&self.rubis, &self.micro);
-        let rubis = [("--scale", scale.is_some()), ("--contended", contended.is_some())];
-        let micro = [
-            ("--keys", micro.keys.is_some()),
-            ("--update-percent", micro.update_percent.is_some()),
-            ("--strong-percent", micro.strong_percent.is_some()),
-            ("--hot-percent", micro.hot_percent.is_some()),
-            ("--value-bytes", micro.value_bytes.is_some()),
+        let options: [(_, _, &[Workload]); 8] = [
+            ("--scale", scale.is_some(), &[Rubis, Tpcc]),
+            ("--contended", contended.is_some(), &[Rubis]),
+            ("--keys", micro.keys.is_some(), &[Micro]),
+            ("--update-percent", micro.update_percent.is_some(), &[Micro]),
+            ("--strong-percent", micro.strong_percent.is_some(), &[Micro]),
+            ("--hot-percent", micro.hot_percent.is_some(), &[Micro]),
+            ("--value-bytes", micro.value_bytes.is_some(), &[Micro]),
+            ("--warehouses", self.tpcc.warehouses.is_some(), &[Tpcc]),
         ];
-        let other = match self.workload {
-            Workload::Rubis => &micro[..],
-            Workload::Micro => &rubis,
-        };
-        other.iter().find(|(_, is_given)| *is_given).map(|(option, _)| *option)
+        let is_foreign =
+            |(_, is_given, of): &(_, bool, &[Workload])| *is_given && !of.contains(&self.workload);
+        options.into_iter().find(is_foreign).map(|(option, _, of)| (option, of[0]))
     }
 
     fn work(&self) -> Work {
@@ -228,6 +256,12 @@ impl BenchArgs {
                 value_bytes: micro.value_bytes.unwrap_or(100),
                 seed,
             }),
+            Workload::Tpcc => Work::Tpcc(Tpcc {
+                warehouses: self.tpcc.warehouses.unwrap_or(1),
+                scale: scale.unwrap_or(Scale::FULL),
+                seed,
+                source: None,
+            }),
         }
     }
 
@@ -241,7 +275,7 @@ impl BenchArgs {
     fn pace(&self) -> Pace {
         let think = match self.workload {
             Workload::Rubis => 500,
-            Workload::Micro => 0,
+            Workload::Micro | Workload::Tpcc => 0,
         };
         Pace {
             clients: self.pace.clients,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use solera_bench::papers::{
-    Effort, Results, calibrate, ipa, mixt, occult, predict, turns, unistore,
+    Effort, Results, calibrate, creek, ipa, mixt, occult, predict, turns, unistore,
 };
 
 use crate::stores;
@@ -20,6 +20,7 @@ Examples:
   scripts/with-stores solera papers mixt     the same, with a temporary server
   solera papers ipa                          bounds of latency and error under emulated delays
   solera papers occult                       Occult in virtual clusters of the paper's shape
+  solera papers creek                        Creek and its baselines in virtual time
   solera papers calibrate > crates/bench/src/virtual_cluster/costs.json
                                              recounts the costs of virtual clusters in minutes
   solera papers calibrate --check            lists steps whose costs differ from the table
@@ -39,11 +40,11 @@ pub(crate) struct PapersArgs {
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Run at the paper's scale: unistore in up to twenty minutes, mixt and ipa in about an hour,
-    /// occult in about half an hour
+    /// occult and creek in about half an hour
     #[arg(long)]
     full: bool,
     /// Run only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt, 2 and 6 to 9
-    /// of occult, 5 to 11 of ipa
+    /// of occult, 5 to 11 of ipa, 1 of creek
     #[arg(long, value_name = "N")]
     figure: Option<u8>,
     /// PostgreSQL server for mixt's linearizable store, as
@@ -83,6 +84,8 @@ enum Paper {
     Occult,
     /// IPA (SoCC 2016), Figures 5 to 9 and 11
     Ipa,
+    /// Creek, Figure 1 and the variations of §6.3
+    Creek,
     /// The table of costs of UniStore's virtual clusters; needs valgrind
     Calibrate,
 }
@@ -120,6 +123,7 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
         Paper::Mixt => mixt::FIGURES,
         Paper::Occult => occult::FIGURES,
         Paper::Ipa => ipa::FIGURES,
+        Paper::Creek => creek::FIGURES,
         Paper::Calibrate => return calibrated(args, &report),
     };
     if let Some(figure) = args.figure.filter(|figure| !figures.contains(figure)) {
@@ -138,6 +142,7 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
         Paper::Unistore | Paper::Calibrate => unistore::run(effort, args.figure, &report),
         Paper::Occult => occult::run(effort, args.figure, &report),
         Paper::Ipa => ipa::run(effort, args.figure, &report),
+        Paper::Creek => creek::run(effort, args.figure, &report),
         Paper::Mixt => {
             let postgres = stores::test_postgres(args.postgres.as_deref());
             mixt::run(effort, args.figure, postgres.as_deref(), &report)
@@ -193,6 +198,7 @@ fn folder(args: &PapersArgs) -> PathBuf {
         Paper::Mixt => "mixt",
         Paper::Occult => "occult",
         Paper::Ipa => "ipa",
+        Paper::Creek => "creek",
         Paper::Calibrate => "calibrate",
     };
     args.out.clone().unwrap_or_else(|| PathBuf::from(format!("papers-{name}")))

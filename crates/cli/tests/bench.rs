@@ -79,6 +79,18 @@ fn invalid_options_are_reported() {
             "--keys belongs to the workload micro, and this is rubis; use --workload micro, or omit the option",
         ),
         (
+            vec!["--workload", "tpcc", "--up", "1", "--contended", "2"],
+            2,
+            "--contended belongs to the workload rubis, and this is tpcc",
+        ),
+        (vec!["--up", "1", "--warehouses", "2"], 2, "--warehouses belongs to the workload tpcc"),
+        (vec!["--workload", "tpcc", "--up", "1", "--warehouses", "0"], 2, "0 is not in 1.."),
+        (
+            vec!["--workload", "tpcc", "--up", "1", "--strong", "causal"],
+            2,
+            "--strong causal does not apply to tpcc",
+        ),
+        (
             vec!["--workload", "micro", "--up", "1", "--value-bytes", "5", "--contended", "2"],
             2,
             "--contended belongs to the workload rubis, and this is micro",
@@ -112,4 +124,56 @@ fn spaces_are_printed_in_the_format_of_a_configuration() {
         assert_eq!(output.matches("[[space]]").count(), spaces, "{output}");
         assert_eq!(output.matches("level = \"por\"").count(), spaces, "{output}");
     }
+    let output = text(&solera(&["bench", "--workload", "tpcc", "--print-spaces"]).stdout);
+    assert!(output.contains("prefix = \"tpcc:\"\nlevel = \"speculative\""), "{output}");
+}
+
+#[test]
+fn tpcc_runs_in_the_speculative_space_of_a_running_cluster() {
+    // A space of another name than the one that --print-spaces prints.
+    let spaces = "[[space]]\nname = 'orders'\nprefix = 'o:'\nlevel = 'speculative'\n";
+    let up = Up::configured(spaces, "");
+    let at = [1, 2, 3].map(|site| up.at(site)).join(",");
+    let run = |scale: &str| {
+        let options = ["--workload", "tpcc", "--at", &at, "--scale", scale, "--json"];
+        bench(&[&options[..], &["--warehouses", "2", "--clients", "6"]].concat())
+    };
+    let output = run("tiny");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("loaded 5384 rows"), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["errors"], serde_json::json!({}), "{report}");
+    let count = |row: &str| {
+        let rows = report["transactions"].as_array().unwrap();
+        rows.iter().find(|it| it["name"] == row).unwrap()["count"].as_u64().unwrap()
+    };
+    assert!(count("New-Order") > 0 && count("Payment") > 0, "{report}");
+    assert_eq!(count("Payment"), count("Payment, tentative"));
+    let kinds = ["New-Order", "Payment", "Order-Status", "Delivery", "Stock-Level"];
+    assert_eq!(report["total"]["count"], kinds.map(count).iter().sum::<u64>());
+    let classes: Vec<_> =
+        report["classes"].as_array().unwrap().iter().map(|row| row["name"].clone()).collect();
+    assert_eq!(classes, ["weak", "tentative", "stable"]);
+    let invariants = report["invariants"].as_array().unwrap();
+    assert_eq!(invariants.len(), 15);
+    assert!(invariants.iter().all(|it| it["broken"] == 0 && it["checked"].as_u64() > Some(0)));
+
+    // The tables serve the next run, and the conditions still hold.
+    let again = run("tiny");
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+    assert!(!text(&again.stderr).contains("loading"), "{}", text(&again.stderr));
+    let other = run("small");
+    assert_eq!(other.status.code(), Some(1));
+    let why = "holds the data of 'tpcc, 2 warehouses, tiny'";
+    assert!(text(&other.stderr).contains(why), "{}", text(&other.stderr));
+}
+
+#[test]
+fn tpcc_needs_a_speculative_space() {
+    let up = Up::start(&["--sites", "1"]);
+    let output = bench(&["--workload", "tpcc", "--at", &up.at(1), "--scale", "tiny"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("there is no space of level speculative"), "{errors}");
+    assert!(errors.contains("prefix = \"tpcc:\""), "{errors}");
 }

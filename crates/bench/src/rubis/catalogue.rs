@@ -17,6 +17,9 @@ pub struct Scale {
 }
 
 impl Scale {
+    /// The largest scale.
+    pub const FULL: Scale = Scale::ALL[3];
+
     /// All scales, the largest being RUBiS' own.
     pub const ALL: [Scale; 4] = [
         Scale { name: "tiny", items: 66, users: 2_000 },

@@ -5,38 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use solera::{Client, Error};
 
 use crate::batch::Batch;
+use crate::invariant::Invariant;
 use crate::rubis::Remembered;
 use crate::rubis::schema::{self, read_deed};
 
-/// A rule for the data, and the number of violations.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invariant {
-    /// The rule.
-    pub rule: &'static str,
-    /// Number of checked items or names.
-    pub checked: u64,
-    /// Number of violations.
-    pub broken: u64,
-    /// Descriptions of some violations.
-    pub examples: Vec<String>,
-}
-
-/// Maximum number of examples.
-const EXAMPLES: usize = 5;
 /// Number of items or names that are read at once.
 const TOGETHER: usize = 40;
-
-impl Invariant {
-    fn new(rule: &'static str) -> Invariant {
-        Invariant { rule, checked: 0, broken: 0, examples: Vec::new() }
-    }
-
-    fn check(&mut self, wrong: Option<String>) {
-        self.checked += 1;
-        self.broken += u64::from(wrong.is_some());
-        self.examples.extend(wrong.filter(|_| self.examples.len() < EXAMPLES));
-    }
-}
 
 /// An item as it is in the database.
 #[derive(Debug, Default)]
