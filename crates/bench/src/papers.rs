@@ -44,6 +44,16 @@ pub enum Effort {
     Full,
 }
 
+impl Effort {
+    /// Returns what this scale needs.
+    fn pick<T>(self, quick: T, full: T) -> T {
+        match self {
+            Effort::Quick => quick,
+            Effort::Full => full,
+        }
+    }
+}
+
 /// A number of a paper, with ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {

@@ -75,6 +75,20 @@ pub trait Access<V> {
 /// Adds a change to the value of a register. A register without a value has its initial value.
 pub type Add<V> = fn(Option<V>, &V) -> V;
 
+/// Registers without versions, for tests and tools that execute operations one after another.
+impl<V: Clone> Access<V> for BTreeMap<RegisterKey, V> {
+    fn read(&self, key: &[u8]) -> Option<V> {
+        self.get(key).cloned()
+    }
+
+    fn write(&mut self, key: &[u8], value: Option<V>) {
+        match value {
+            Some(value) => self.insert(key.to_vec(), value),
+            None => self.remove(key),
+        };
+    }
+}
+
 /// Registers and their values (Creek Alg. 2 l. 1).
 #[derive(Debug)]
 pub(crate) struct StateObject<V> {

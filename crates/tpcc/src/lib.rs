@@ -38,32 +38,16 @@
 //! ```
 //! use std::collections::BTreeMap;
 //!
-//! use solera_creek::{Access, Procedures};
+//! use solera_creek::Procedures;
 //! use solera_random::Random;
-//! use solera_tpcc::{Mix, Tpcc, Value};
-//!
-//! #[derive(Default)]
-//! struct Registers(BTreeMap<Vec<u8>, Value>);
-//!
-//! impl Access<Value> for Registers {
-//!     fn read(&self, key: &[u8]) -> Option<Value> {
-//!         self.0.get(key).cloned()
-//!     }
-//!
-//!     fn write(&mut self, key: &[u8], value: Option<Value>) {
-//!         match value {
-//!             Some(value) => self.0.insert(key.to_vec(), value),
-//!             None => self.0.remove(key),
-//!         };
-//!     }
-//! }
+//! use solera_tpcc::{Mix, Tpcc};
 //!
 //! let (tpcc, mix) = (Tpcc::new(5), Mix::new(5));
-//! let (mut random, mut registers) = (Random::new(1), Registers::default());
+//! let (mut random, mut registers) = (Random::new(1), BTreeMap::new());
 //! for date in 1..=100 {
 //!     tpcc.execute(&mix.draw(date, &mut random), &mut registers);
 //! }
-//! let registers = registers.0.iter().map(|(name, value)| (&name[..], value));
+//! let registers = registers.iter().map(|(name, value)| (&name[..], value));
 //! assert_eq!(tpcc.violations(registers), []);
 //! ```
 

@@ -17,21 +17,7 @@ pub(crate) const DISTRICT: District = District { warehouse: 1, id: 3 };
 pub(crate) const CUSTOMER: Customer = Customer { district: DISTRICT, id: 77 };
 
 /// Registers in one map.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Registers(pub(crate) BTreeMap<Vec<u8>, Value>);
-
-impl Access<Value> for Registers {
-    fn read(&self, key: &[u8]) -> Option<Value> {
-        self.0.get(key).cloned()
-    }
-
-    fn write(&mut self, key: &[u8], value: Option<Value>) {
-        match value {
-            Some(value) => self.0.insert(key.to_vec(), value),
-            None => self.0.remove(key),
-        };
-    }
-}
+pub(crate) type Registers = BTreeMap<Vec<u8>, Value>;
 
 /// A database with two warehouses.
 pub(crate) struct Database {

@@ -4,24 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use solera_creek::{Access, Procedures};
+use solera_creek::Procedures;
 use solera_random::Random;
-use solera_tpcc::{Mix, Tpcc, Transaction, Value};
-
-struct Registers(BTreeMap<Vec<u8>, Value>);
-
-impl Access<Value> for Registers {
-    fn read(&self, key: &[u8]) -> Option<Value> {
-        self.0.get(key).cloned()
-    }
-
-    fn write(&mut self, key: &[u8], value: Option<Value>) {
-        match value {
-            Some(value) => self.0.insert(key.to_vec(), value),
-            None => self.0.remove(key),
-        };
-    }
-}
+use solera_tpcc::{Mix, Tpcc, Transaction};
 
 #[test]
 #[ignore = "prints times"]
@@ -29,7 +14,7 @@ fn time_of_each_transaction() {
     for warehouses in [1, 5, 20] {
         let (tpcc, mix) = (Tpcc::new(warehouses), Mix::new(warehouses));
         let mut random = Random::new(1);
-        let mut registers = Registers(BTreeMap::new());
+        let mut registers = BTreeMap::new();
         let mut times: BTreeMap<&str, (u32, Duration)> = BTreeMap::new();
         for date in 1..=200_000 {
             let operation = mix.draw(date, &mut random);
@@ -48,7 +33,7 @@ fn time_of_each_transaction() {
             *count += 1;
             *sum += took;
         }
-        println!("{warehouses} warehouses, {} registers", registers.0.len());
+        println!("{warehouses} warehouses, {} registers", registers.len());
         for (name, (count, sum)) in times {
             let mean = sum.as_secs_f64() * 1e6 / f64::from(count);
             println!("  {name:12} {count:6} × {mean:5.1} µs");

@@ -23,7 +23,6 @@ mod tests;
 mod variations;
 mod world;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use solera_creek::Scheme;
@@ -60,17 +59,10 @@ struct Laboratory<'a> {
 }
 
 impl Laboratory<'_> {
-    fn pick<T>(&self, quick: T, full: T) -> T {
-        match self.effort {
-            Effort::Quick => quick,
-            Effort::Full => full,
-        }
-    }
-
     /// Returns a setting with another load. All windows contain about the same number of
     /// operations.
     fn at(&self, setting: &Setting, load: f64) -> Setting {
-        let operations = self.pick(4_000.0, 20_000.0);
+        let operations = self.effort.pick(4_000.0, 20_000.0);
         let window = Duration::from_secs_f64(operations / load);
         Setting { load, warm_up: window / 4, window, ..setting.clone() }
     }
@@ -97,17 +89,15 @@ impl Laboratory<'_> {
         settings: Vec<Setting>,
         run: impl Fn(&Setting) -> Result<T, BenchError> + Sync,
     ) -> Result<Vec<T>, BenchError> {
-        let (count, done) = (settings.len(), AtomicUsize::new(0));
+        let (count, run) = (settings.len(), &run);
         let task = |setting: Setting| -> Box<dyn FnOnce() -> Result<T, BenchError> + Send + '_> {
-            let (run, done) = (&run, &done);
-            Box::new(move || {
-                let result = run(&setting);
-                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                (self.report)(&format!("{what}: {done} of {count} are done"));
-                result
-            })
+            Box::new(move || run(&setting))
         };
-        side_by_side::run_all(settings.into_iter().map(task).collect()).into_iter().collect()
+        let tasks = settings.into_iter().map(task).collect();
+        let results = side_by_side::run_reported(tasks, &|_, done| {
+            (self.report)(&format!("{what}: {done} of {count} are done"));
+        });
+        results.into_iter().collect()
     }
 }
 
@@ -179,6 +169,6 @@ fn describe(laboratory: &Laboratory<'_>) -> String {
         setting.cores,
         setting.step.as_micros(),
         setting.costs.variation_percent,
-        laboratory.pick(4_000, 20_000),
+        laboratory.effort.pick(4_000, 20_000),
     )
 }

@@ -37,13 +37,6 @@ struct Laboratory<'a> {
 }
 
 impl Laboratory<'_> {
-    fn pick<T>(&self, quick: T, full: T) -> T {
-        match self.effort {
-            Effort::Quick => quick,
-            Effort::Full => full,
-        }
-    }
-
     /// Returns the number of the next run.
     fn next_run(&self) -> u32 {
         self.runs.update(|run| run + 1);
@@ -57,8 +50,8 @@ impl Laboratory<'_> {
             clients,
             interval: Duration::from_millis(interval),
             // Sites get their first tokens and rights, and monitors learn.
-            warm_up: self.pick(seconds(4), seconds(10)),
-            window: self.pick(seconds(3), seconds(20)),
+            warm_up: self.effort.pick(seconds(4), seconds(10)),
+            window: self.effort.pick(seconds(3), seconds(20)),
         }
     }
 }

@@ -38,21 +38,14 @@ struct Laboratory<'a> {
 }
 
 impl Laboratory<'_> {
-    fn pick<T>(&self, quick: T, full: T) -> T {
-        match self.effort {
-            Effort::Quick => quick,
-            Effort::Full => full,
-        }
-    }
-
     /// Returns the pace of a measurement with as many clients as the place supports, without
     /// pauses.
     fn pace(&self, place: &Deployment) -> Pace {
         Pace {
-            clients: self.pick(96, 256).min(place.most_clients),
+            clients: self.effort.pick(96, 256).min(place.most_clients),
             // The removal of witnesses is part of their cost.
-            warm_up: self.pick(Duration::from_millis(300), load::cleaning_from() + SETTLING),
-            window: Duration::from_millis(self.pick(500, 6000)),
+            warm_up: self.effort.pick(Duration::from_millis(300), load::cleaning_from() + SETTLING),
+            window: Duration::from_millis(self.effort.pick(500, 6000)),
             think: Duration::ZERO,
         }
     }

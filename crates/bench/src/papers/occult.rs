@@ -12,7 +12,6 @@ mod single;
 mod slow;
 mod transactions;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use solera_occult::Scheme;
@@ -58,13 +57,6 @@ struct Run {
 }
 
 impl Laboratory<'_> {
-    fn pick<T>(&self, quick: T, full: T) -> T {
-        match self.effort {
-            Effort::Quick => quick,
-            Effort::Full => full,
-        }
-    }
-
     /// Returns YCSB's workload with single operations and the paper's distribution.
     fn workload(&self, reads: u8, sessions: Sessions) -> Workload {
         Workload {
@@ -83,7 +75,7 @@ impl Laboratory<'_> {
     /// longer.
     fn saturated(&self, name: impl Into<String>, scheme: Scheme, workload: Workload) -> Run {
         let ms = Duration::from_millis;
-        let (warm_up, window) = self.pick((ms(100), ms(100)), (ms(150), ms(300)));
+        let (warm_up, window) = self.effort.pick((ms(100), ms(100)), (ms(150), ms(300)));
         Run {
             name: name.into(),
             setting: Setting { card: Some(CARD), ..Setting::of(scheme) },
@@ -104,19 +96,18 @@ impl Laboratory<'_> {
 
     /// Runs all clusters, as many at a time as there are cores, and reports progress.
     fn run_all(&self, what: &str, runs: Vec<Run>) -> Vec<Measured> {
-        let (count, done) = (runs.len(), AtomicUsize::new(0));
+        let names: Vec<String> = runs.iter().map(|run| run.name.clone()).collect();
         let task = |run: Run| -> Box<dyn FnOnce() -> Measured + Send + '_> {
-            let done = &done;
             Box::new(move || {
                 let mut world = World::new(run.setting, run.workload);
                 world.add_clients(run.clients);
-                let measured = world.measure(run.warm_up, run.window);
-                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                (self.report)(&format!("{what}: {done} of {count} runs are done ({})", run.name));
-                measured
+                world.measure(run.warm_up, run.window)
             })
         };
-        side_by_side::run_all(runs.into_iter().map(task).collect())
+        side_by_side::run_reported(runs.into_iter().map(task).collect(), &|place, done| {
+            let (count, name) = (names.len(), &names[place]);
+            (self.report)(&format!("{what}: {done} of {count} runs are done ({name})"));
+        })
     }
 
     fn describe(&self) -> String {

@@ -1,5 +1,6 @@
 //! Runs independent experiments in parallel.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Runs the tasks on as many threads as there are cores, started in the given order; returns the
@@ -25,6 +26,23 @@ pub(crate) fn run_all<T: Send>(tasks: Vec<Box<dyn FnOnce() -> T + Send + '_>>) -
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// Runs the tasks as [`run_all`] does. After each of them, calls `report` with its place in the
+/// order and the number of tasks that are done.
+pub(crate) fn run_reported<T: Send>(
+    tasks: Vec<Box<dyn FnOnce() -> T + Send + '_>>,
+    report: &(dyn Fn(usize, usize) + Sync),
+) -> Vec<T> {
+    let done = &AtomicUsize::new(0);
+    let counted = tasks.into_iter().enumerate().map(|(place, task)| {
+        Box::new(move || {
+            let result = task();
+            report(place, done.fetch_add(1, Ordering::Relaxed) + 1);
+            result
+        }) as Box<dyn FnOnce() -> T + Send + '_>
+    });
+    run_all(counted.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,5 +54,18 @@ mod tests {
             run_all((0..50).map(task).collect()),
             (0..50).map(|n| n * n).collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn each_task_is_reported_with_the_number_that_is_done() {
+        let reports = Mutex::new(Vec::new());
+        let task = |n: u64| -> Box<dyn FnOnce() -> u64 + Send> { Box::new(move || n) };
+        let report = |place, done| reports.lock().unwrap().push((place, done));
+        assert_eq!(run_reported((0..20).map(task).collect(), &report).len(), 20);
+        let (mut places, mut done): (Vec<usize>, Vec<usize>) =
+            reports.into_inner().unwrap().into_iter().unzip();
+        places.sort_unstable();
+        done.sort_unstable();
+        assert_eq!((places, done), ((0..20).collect(), (1..=20).collect()));
     }
 }

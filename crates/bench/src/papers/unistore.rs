@@ -16,7 +16,6 @@ mod scaling;
 mod uniformity;
 mod visibility;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use self::saturation::Load;
@@ -56,18 +55,18 @@ impl Laboratory<'_> {
 
     /// Returns the virtual time before the measurement.
     fn warm_up(&self) -> Duration {
-        Duration::from_millis(self.pick(400, 500))
+        Duration::from_millis(self.effort.pick(400, 500))
     }
 
     /// Returns the length of a measuring window.
     fn window(&self) -> Duration {
-        Duration::from_millis(self.pick(300, 700))
+        Duration::from_millis(self.effort.pick(300, 700))
     }
 
     /// Returns a load of increasing numbers of clients without pauses, beginning with `first`, with
     /// a share of strong transactions.
     fn load(&self, first: usize, strong: f64) -> Load {
-        let (steps, window) = (self.pick(4, 7), self.window());
+        let (steps, window) = (self.effort.pick(4, 7), self.window());
         Load { think: Duration::ZERO, first, steps, strong, window }
     }
 
@@ -77,24 +76,10 @@ impl Laboratory<'_> {
         figure: u8,
         tasks: Vec<Box<dyn FnOnce() -> T + Send + 'a>>,
     ) -> Vec<T> {
-        let (count, done) = (tasks.len(), AtomicUsize::new(0));
-        let (report, done) = (self.report, &done);
-        let counted = tasks.into_iter().map(|task| -> Box<dyn FnOnce() -> T + Send + '_> {
-            Box::new(move || {
-                let result = task();
-                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                report(&format!("Figure {figure}: {done} of {count} experiments are done"));
-                result
-            })
-        });
-        side_by_side::run_all(counted.collect())
-    }
-
-    fn pick<T>(&self, quick: T, full: T) -> T {
-        match self.effort {
-            Effort::Quick => quick,
-            Effort::Full => full,
-        }
+        let count = tasks.len();
+        side_by_side::run_reported(tasks, &|_, done| {
+            (self.report)(&format!("Figure {figure}: {done} of {count} experiments are done"));
+        })
     }
 }
 

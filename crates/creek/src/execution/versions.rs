@@ -782,23 +782,11 @@ mod tests {
     type Requests = Vec<OneRequest>;
 
     /// Executes operations in order. Returns their responses and the registers after them.
-    fn run(base: &BTreeMap<Vec<u8>, u64>, order: &Requests) -> (Vec<Result<u64, u64>>, Base) {
-        struct Plain(Base);
-        impl Access<u64> for Plain {
-            fn read(&self, key: &[u8]) -> Option<u64> {
-                self.0.get(key).copied()
-            }
-            fn write(&mut self, key: &[u8], value: Option<u64>) {
-                match value {
-                    Some(value) => self.0.insert(key.to_vec(), value),
-                    None => self.0.remove(key),
-                };
-            }
-        }
-        let mut plain = Plain(base.clone());
+    fn run(base: &Base, order: &Requests) -> (Vec<Result<u64, u64>>, Base) {
+        let mut registers = base.clone();
         let operations = order.iter().filter_map(|request| request.operation.as_ref());
-        let responses = operations.map(|it| Mix.execute(it, &mut plain)).collect();
-        (responses, plain.0)
+        let responses = operations.map(|it| Mix.execute(it, &mut registers)).collect();
+        (responses, registers)
     }
 
     type Base = BTreeMap<Vec<u8>, u64>;

@@ -52,7 +52,7 @@ fn damaged_modules_do_no_harm() {
             match space.execute(&install) {
                 Returned::Failed(CallError::Damaged { .. }) => {
                     refused += 1;
-                    assert!(space.registers.0.is_empty());
+                    assert!(space.registers.is_empty());
                 }
                 Returned::Installed => {
                     installed += 1;

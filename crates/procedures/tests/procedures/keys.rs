@@ -46,7 +46,7 @@ fn operations_see_those_before_them() {
     assert_eq!(returned, Returned::Outcomes(expected));
     let delete = vec![(key("n"), Op::Delete), (key("s"), Op::Delete)];
     execute(&mut registers, &Procedure::of_steps(delete));
-    assert!(registers.0.is_empty(), "removed keys take no memory");
+    assert!(registers.is_empty(), "removed keys take no memory");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_procedure_does_nothing_if_an_expected_key_has_changed() {
     let mut registers = Registers::default();
     execute(&mut registers, &Procedure::of_steps(vec![(key("a"), Op::IncrBy(1))]));
     let digest = |registers: &Registers, name: &str| {
-        let value = registers.0.get(name.as_bytes()).cloned();
+        let value = registers.get(name.as_bytes()).cloned();
         (key(name), value.unwrap_or_default().read(&Op::Digest))
     };
     let expects = vec![digest(&registers, "a"), digest(&registers, "absent")];

@@ -102,7 +102,7 @@ fn orders_take_effect_as_a_whole_or_not_at_all() {
     // Keys without content have no registers.
     space.on_key("pens", Op::Delete).unwrap();
     space.on_key("log", Op::Delete).unwrap();
-    assert!(!space.registers.0.keys().any(|name| is_key(name)));
+    assert!(!space.registers.keys().any(|name| is_key(name)));
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn fuel_does_not_depend_on_the_history_of_a_value() {
     space.on_key("hash", Op::HashSet(fields.collect())).unwrap();
     space.on_key("hash", Op::HashDelete(names(10).collect())).unwrap();
     let mut restored = space.clone();
-    for value in restored.registers.0.values_mut() {
+    for value in restored.registers.values_mut() {
         let mut bytes = Vec::new();
         codec::append(value, &mut bytes);
         (*value, _) = codec::take(&bytes).unwrap();
@@ -355,7 +355,7 @@ fn modules_are_installed_once_and_are_no_keys() {
     let Returned::Failed(error) = space.execute(&damaged) else { panic!("it is damaged") };
     let why = "the module cannot be executed: its encoding is damaged";
     assert_eq!((error.code(), error.to_string()), ("BADMODULE", why.to_owned()));
-    assert!(space.registers.0.is_empty());
+    assert!(space.registers.is_empty());
     let missing = space.registers.clone();
 
     assert_eq!(space.execute(&install(ORDERS)), Returned::Installed);
@@ -367,7 +367,7 @@ fn modules_are_installed_once_and_are_no_keys() {
     assert!(failed.starts_with("NOMODULE"), "{failed}");
     space.registers = installed;
 
-    let registers: Vec<_> = space.registers.0.keys().cloned().collect();
+    let registers: Vec<_> = space.registers.keys().cloned().collect();
     let modules: Vec<_> = registers.iter().filter(|name| !is_key(name)).collect();
     assert_eq!((registers.len(), modules.len()), (2, 1));
     let before = space.registers.clone();

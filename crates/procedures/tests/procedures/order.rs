@@ -155,7 +155,7 @@ impl Cluster {
     }
 
     fn registers(&self, site: usize) -> Registers {
-        Registers(self.machines[site].final_registers().into_iter().collect())
+        self.machines[site].final_registers().into_iter().collect()
     }
 }
 

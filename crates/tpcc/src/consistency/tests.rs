@@ -43,7 +43,7 @@ fn load(tpcc: &Tpcc, count: u64) -> (Vec<(Operation, Response)>, Registers) {
 }
 
 fn violations(tpcc: &Tpcc, registers: &Registers) -> Vec<Violation> {
-    tpcc.violations(registers.0.iter().map(|(name, value)| (&name[..], value)))
+    tpcc.violations(registers.iter().map(|(name, value)| (&name[..], value)))
 }
 
 #[test]
@@ -87,7 +87,7 @@ impl Loaded {
 
     /// Returns the first register with a value that satisfies a condition.
     fn find<T>(&self, mut select: impl FnMut(Register, &Value) -> Option<T>) -> T {
-        let registers = self.registers.0.iter();
+        let registers = self.registers.iter();
         let mut selected =
             registers.filter_map(|(name, value)| select(Register::decode(name).unwrap(), value));
         selected.next().unwrap()

@@ -47,6 +47,7 @@ pub(super) fn peaks(laboratory: &Laboratory<'_>) -> Result<Peaks, BenchError> {
 /// Shares of the peak at which the schemes are compared. One of them is the half.
 fn shares(laboratory: &Laboratory<'_>) -> &'static [f64] {
     laboratory
+        .effort
         .pick(&[0.1, 0.25, 0.5, 0.75, 0.9], &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
 }
 

@@ -29,7 +29,7 @@ impl Searched {
 impl Laboratory<'_> {
     /// Finds the highest load that is sustained. Begins at the load of the setting.
     pub(super) fn search(&self, setting: &Setting) -> Result<Searched, BenchError> {
-        let precision = self.pick(1.05, 1.02);
+        let precision = self.effort.pick(1.05, 1.02);
         let mut sustained: Vec<Measured> = Vec::new();
         let (mut low, mut high) = (None, None);
         let mut load = setting.load;

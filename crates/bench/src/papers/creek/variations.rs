@@ -54,14 +54,15 @@ const CONTENTION: [Contention; 2] = [
 ];
 
 fn warehouses(laboratory: &Laboratory<'_>, peaks: &Peaks) -> Result<Findings, BenchError> {
-    let schemes = laboratory.pick(&[Scheme::Creek][..], &[Scheme::Creek, Scheme::Archie]);
+    let schemes = laboratory.effort.pick(&[Scheme::Creek][..], &[Scheme::Creek, Scheme::Archie]);
     let settings = schemes.iter().flat_map(|scheme| {
         CONTENTION
             .iter()
             .map(|it| Setting { warehouses: it.warehouses, ..Setting::of(*scheme, it.load) })
     });
     let searched = laboratory.search_all("peaks by warehouses", settings.collect())?;
-    let shares = laboratory.pick(&[0.25, 0.5, 0.75][..], &[0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9]);
+    let shares =
+        laboratory.effort.pick(&[0.25, 0.5, 0.75][..], &[0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9]);
     let below = |it: &Searched| {
         let (setting, peak) = (it.peak.setting.clone(), it.peak());
         shares.iter().map(move |share| laboratory.at(&setting, peak * share))
@@ -122,7 +123,7 @@ fn rows_of_contention(
 
 /// Measures shares of strong operations, also with executions that take five times as long.
 fn strong(laboratory: &Laboratory<'_>, peaks: &Peaks) -> Result<Vec<Row>, BenchError> {
-    let shares: &[u64] = laboratory.pick(&[10, 50], &[10, 20, 30, 40, 50]);
+    let shares: &[u64] = laboratory.effort.pick(&[10, 50], &[10, 20, 30, 40, 50]);
     let half = peaks.of_both() / 2.0;
     let setting = |percent: u64, factor: u32| {
         let costs = Costs { factor, ..Costs::default() };
@@ -161,8 +162,8 @@ fn sizes(laboratory: &Laboratory<'_>, peaks: &Peaks) -> Result<Vec<Row>, BenchEr
         ("executions 5 times longer", Some(0.2), |it| it.costs.factor = 5, 0.2),
     ];
     // The quick experiments compare the number of cores only.
-    let cases = laboratory.pick(&cases[2..3], &cases[..]);
-    let schemes = laboratory.pick(&[Scheme::Creek][..], &[Scheme::Creek, Scheme::Archie]);
+    let cases = laboratory.effort.pick(&cases[2..3], &cases[..]);
+    let schemes = laboratory.effort.pick(&[Scheme::Creek][..], &[Scheme::Creek, Scheme::Archie]);
     let all: Vec<(Scheme, &Case)> =
         schemes.iter().flat_map(|scheme| cases.iter().map(move |case| (*scheme, case))).collect();
     let setting = |(scheme, (.., change, expected)): &(Scheme, &Case)| {

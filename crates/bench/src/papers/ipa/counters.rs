@@ -177,8 +177,9 @@ pub(super) fn error(
     let mut rows = Vec::new();
     let mut weak = (f64::NAN, f64::NAN);
     let mut policies = vec![Policy::Weak, Policy::Strong];
-    policies
-        .extend(laboratory.pick(vec![5, 1], vec![10, 5, 3, 1]).into_iter().map(Policy::Tolerance));
+    policies.extend(
+        laboratory.effort.pick(vec![5, 1], vec![10, 5, 3, 1]).into_iter().map(Policy::Tolerance),
+    );
     let mut points = Vec::new();
     for policy in policies {
         (laboratory.report)(&format!("{}: counters, {}", condition.name, policy.name()));
@@ -237,7 +238,7 @@ pub(super) fn observed(
 ) -> Result<Findings, BenchError> {
     let pace = laboratory.pace(100, 50);
     let mut rows = Vec::new();
-    for increments in laboratory.pick(vec![1, 90], vec![1, 10, 50, 90]) {
+    for increments in laboratory.effort.pick(vec![1, 90], vec![1, 10, 50, 90]) {
         for policy in [Policy::Weak, Policy::Tolerance(1)] {
             (laboratory.report)(&format!(
                 "{}: {increments}% increments, {}",

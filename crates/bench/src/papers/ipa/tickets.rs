@@ -166,7 +166,8 @@ pub(super) fn throughput(
     condition: &Condition,
     store: &(impl Store + 'static),
 ) -> Result<Findings, BenchError> {
-    let pace = Pace { interval: Duration::ZERO, ..laboratory.pace(laboratory.pick(64, 256), 0) };
+    let pace =
+        Pace { interval: Duration::ZERO, ..laboratory.pace(laboratory.effort.pick(64, 256), 0) };
     let mut rows = Vec::new();
     let mut weak = f64::NAN;
     for policy in policies() {

@@ -36,7 +36,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Fin
     let pace = Pace { think, window: full.window * 2, ..full };
     let mut untracked = Ran::default();
     let mut tracked = Ran::default();
-    for _ in 0..laboratory.pick(1, 3) {
+    for _ in 0..laboratory.effort.pick(1, 3) {
         untracked.add(&measure(Tracking::Off, pace)?);
         tracked.add(&measure(Tracking::Late(100), pace)?);
     }

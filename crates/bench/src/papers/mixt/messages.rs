@@ -16,7 +16,7 @@ const PAPER: [(&str, f64); 4] =
     [(INBOX, 10_626.0), (JOIN, 5_430.0), (POST, 3_313.0), (CREATE, 972.0)];
 
 pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Findings, BenchError> {
-    let count = laboratory.pick(960, 40_000);
+    let count = laboratory.effort.pick(960, 40_000);
     let title = place.title;
     let pace = laboratory.pace(place);
     let mut rows = Vec::new();

@@ -34,8 +34,8 @@ const WITH: usize = 2;
 )]
 pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Findings, BenchError> {
     let popular = Arc::new(Zipf::new(COUNTERS));
-    let shares = laboratory.pick(&[0, 90, 100][..], &[0, 20, 40, 60, 80, 90, 95, 100]);
-    let rounds = laboratory.pick(1, 4);
+    let shares = laboratory.effort.pick(&[0, 90, 100][..], &[0, 20, 40, 60, 80, 90, 95, 100]);
+    let rounds = laboratory.effort.pick(1, 4);
     let pace = laboratory.pace(place);
     let measure = |causal: u8, reads: u8, series: usize, round: u64| {
         let (_, tracking, bridging) = SERIES[series];
@@ -70,7 +70,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Fin
         }
     }
     let (_, dearest) = dearest;
-    let pairs = laboratory.pick(FEW_PAIRS, PAIRS);
+    let pairs = laboratory.effort.pick(FEW_PAIRS, PAIRS);
     let costs = pairs::alternate(pairs, |pair, arm| {
         (laboratory.report)(&format!(
             "{}: what witnesses cost, pair {} of {pairs}",

@@ -41,7 +41,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         world.follow(shows, slow);
     }
     world.add_clients(CLIENTS);
-    let time: Duration = laboratory.pick(Duration::from_secs(2), Duration::from_secs(6));
+    let time: Duration = laboratory.effort.pick(Duration::from_secs(2), Duration::from_secs(6));
     let mut points = vec![Vec::new(); models.len()];
     for sample in 1..=SAMPLES {
         world.run_for(time / SAMPLES);

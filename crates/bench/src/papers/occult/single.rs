@@ -29,7 +29,8 @@ pub(super) fn goodput(laboratory: &Laboratory<'_>, reads: u8) -> Findings {
     };
     let eventual = laboratory.workload(reads, Sessions::Eventual);
     let mut runs = vec![laboratory.saturated("eventual", Scheme::PerSite(2), eventual)];
-    let schemes = &SCHEMES[..laboratory.pick(if reads == 95 { 4 } else { 1 }, SCHEMES.len())];
+    let schemes =
+        &SCHEMES[..laboratory.effort.pick(if reads == 95 { 4 } else { 1 }, SCHEMES.len())];
     for scheme in schemes {
         let workload = laboratory.workload(reads, Sessions::Causal);
         runs.push(laboratory.saturated(name_of(*scheme), *scheme, workload));
@@ -120,7 +121,7 @@ const LOADED: usize = 2_600;
 /// Exact timestamps show how many of these reads really miss a write.
 pub(super) fn staleness(laboratory: &Laboratory<'_>) -> Findings {
     let figure = "Fig. 6";
-    let sizes: &[u16] = laboratory.pick(&[4, 8], &[2, 4, 6, 8, 10]);
+    let sizes: &[u16] = laboratory.effort.pick(&[4, 8], &[2, 4, 6, 8, 10]);
     let per_site = sizes.iter().filter(|size| **size >= 4).map(|size| Scheme::PerSite(size / 2));
     let temporal = sizes.iter().map(|size| Scheme::Temporal(*size));
     let structural = sizes.iter().map(|size| Scheme::Structural(*size));
@@ -131,9 +132,9 @@ pub(super) fn staleness(laboratory: &Laboratory<'_>) -> Findings {
         setting: Setting::of(*scheme),
         workload: laboratory.workload(95, Sessions::Counting),
         // Exact timestamps grow with every shard that a client has read.
-        clients: if *scheme == Scheme::Exact { laboratory.pick(20, 80) } else { LOADED },
+        clients: if *scheme == Scheme::Exact { laboratory.effort.pick(20, 80) } else { LOADED },
         warm_up: Duration::from_millis(100),
-        window: laboratory.pick(Duration::from_millis(100), Duration::from_millis(300)),
+        window: laboratory.effort.pick(Duration::from_millis(100), Duration::from_millis(300)),
     };
     let measured = laboratory.run_all("stale reads", schemes.iter().map(run).collect());
     let mut rows = Vec::new();

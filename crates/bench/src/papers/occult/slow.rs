@@ -18,7 +18,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     let workload = laboratory.workload(95, Sessions::Causal);
     let hot = by_load(&workload);
     let tail: Vec<Address> = hot.iter().rev().copied().collect();
-    let counts: &[usize] = laboratory.pick(&[6], &[2, 4, 6]);
+    let counts: &[usize] = laboratory.effort.pick(&[6], &[2, 4, 6]);
     let of = |name: String, slow: &[Address]| {
         let mut run = laboratory.saturated(name, Scheme::PerSite(2), workload.clone());
         (run.setting.slow, run.setting.slow_by) = (slow.to_vec(), Some(DELAY));

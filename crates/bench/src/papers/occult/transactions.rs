@@ -34,8 +34,8 @@ impl Scale {
 }
 
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
-    let sizes: &[u64] = laboratory.pick(&[2, 20], &[2, 5, 10, 15, 20]);
-    let stamps: &[u16] = laboratory.pick(&[2, 8], &[2, 4, 6, 8]);
+    let sizes: &[u64] = laboratory.effort.pick(&[2, 20], &[2, 5, 10, 15, 20]);
+    let stamps: &[u16] = laboratory.effort.pick(&[2, 8], &[2, 4, 6, 8]);
     let of = |operations: u64, per_site: u16| {
         let mut workload = laboratory.workload(95, Sessions::Causal);
         let scale = Scale::of(laboratory.effort);

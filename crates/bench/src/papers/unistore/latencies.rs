@@ -30,7 +30,7 @@ struct Arm {
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     // Both clusters run all the time, so that each is measured while the other one is idle.
     let mut arms = [Arm::up(laboratory, Strong::Solera)?, Arm::up(laboratory, Strong::Causal)?];
-    let pairs = laboratory.pick(FEW_PAIRS, PAIRS);
+    let pairs = laboratory.effort.pick(FEW_PAIRS, PAIRS);
     let measured = pairs::alternate(pairs, |pair, arm| {
         (laboratory.report)(&format!("RUBiS on real processes, pair {} of {pairs}", pair + 1));
         arms[arm].measure(laboratory, pair as u64)
@@ -108,8 +108,8 @@ fn pace(laboratory: &Laboratory<'_>) -> Pace {
         threads: 1,
         think: Duration::from_millis(500),
         ramp_up: Duration::from_millis(300),
-        warm_up: Duration::from_millis(laboratory.pick(300, 1000)),
-        window: Duration::from_millis(laboratory.pick(1000, 6000)),
+        warm_up: Duration::from_millis(laboratory.effort.pick(300, 1000)),
+        window: Duration::from_millis(laboratory.effort.pick(1000, 6000)),
     }
 }
 
@@ -117,7 +117,7 @@ impl Arm {
     /// Starts the cluster, and loads the data.
     fn up(laboratory: &Laboratory<'_>, strong: Strong) -> Result<Arm, BenchError> {
         let scale: Scale =
-            laboratory.pick("tiny", "small").parse().map_err(BenchError::Settings)?;
+            laboratory.effort.pick("tiny", "small").parse().map_err(BenchError::Settings)?;
         let config = match strong {
             Strong::Solera => rubis::schema::SPACES,
             Strong::Causal => "",

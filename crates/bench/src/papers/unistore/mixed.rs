@@ -52,7 +52,7 @@ impl Common {
     fn of(laboratory: &Laboratory<'_>) -> Result<Common, BenchError> {
         (laboratory.report)("recording RUBiS");
         let scale = SCALE.parse::<Scale>().map_err(BenchError::Settings)?;
-        let recording = record(scale, 1, laboratory.pick(2000, 5000))?;
+        let recording = record(scale, 1, laboratory.effort.pick(2000, 5000))?;
         if recording.transactions.is_empty() {
             return Err(BenchError::Settings(
                 "RUBiS committed nothing that could be replayed".to_owned(),
@@ -88,12 +88,12 @@ impl Common {
             let name = format!("{}, {size}", name_of(variant));
             let per_core = match variant {
                 Baseline::Strong => 8,
-                _ => laboratory.pick(375, 125),
+                _ => laboratory.effort.pick(375, 125),
             };
             let load = Load {
                 think: THINK,
-                steps: laboratory.pick(2, 7),
-                window: Duration::from_millis(laboratory.pick(600, 700)),
+                steps: laboratory.effort.pick(2, 7),
+                window: Duration::from_millis(laboratory.effort.pick(600, 700)),
                 ..laboratory.load(per_core * usize::from(size.cores), strong)
             };
             match variant {
@@ -101,7 +101,7 @@ impl Common {
                 // REDBLUE pile up.
                 Baseline::Strong | Baseline::RedBlue => {
                     let steps = match variant {
-                        Baseline::Strong => laboratory.pick(5, 7),
+                        Baseline::Strong => laboratory.effort.pick(5, 7),
                         _ => load.steps,
                     };
                     Curve::search(&laboratory, &name, cluster, Load { steps, ..load })
@@ -118,8 +118,8 @@ impl Common {
 )]
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     let common = Common::of(laboratory)?;
-    let size = laboratory.pick(SMALL, PAPERS);
-    let others: &[Size] = laboratory.pick(&[], &[SMALL, FINE]);
+    let size = laboratory.effort.pick(SMALL, PAPERS);
+    let others: &[Size] = laboratory.effort.pick(&[], &[SMALL, FINE]);
     let mut tasks: Vec<_> =
         VARIANTS.iter().map(|variant| common.curve(laboratory, *variant, size)).collect();
     for other in others {

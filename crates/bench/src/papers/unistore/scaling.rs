@@ -33,9 +33,9 @@ const PARTITIONS_PER_NODE: u16 = CORES_PER_NODE as u16;
     reason = "an experiment, in the order in which it runs and is reported"
 )]
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
-    let sizes: &[u16] = laboratory.pick(&[16, 64], &[16, 32, 64]);
-    let ratios: &[u8] = laboratory.pick(&[0, 10], &[0, 10, 25, 50, 100]);
-    let per_core = laboratory.pick(4, 2);
+    let sizes: &[u16] = laboratory.effort.pick(&[16, 64], &[16, 32, 64]);
+    let ratios: &[u8] = laboratory.effort.pick(&[0, 10], &[0, 10, 25, 50, 100]);
+    let per_core = laboratory.effort.pick(4, 2);
     // Without strong transactions there is no contention.
     let settings: Vec<(u8, u8)> = ratios
         .iter()

@@ -20,8 +20,8 @@ const FIGURE: &str = "Fig. 5";
 const SITES: [usize; 3] = [3, 4, 5];
 
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
-    let workers = laboratory.pick(8, 16);
-    let repeats = laboratory.pick(1, 4);
+    let workers = laboratory.effort.pick(8, 16);
+    let repeats = laboratory.effort.pick(1, 4);
     let peak = |sites: usize, variant: Baseline, round: usize| -> Box<dyn FnOnce() -> f64 + Send> {
         let laboratory = *laboratory;
         Box::new(move || {

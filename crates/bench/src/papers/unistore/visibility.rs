@@ -43,7 +43,10 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             cluster.set_clients(80);
             cluster.measure(Duration::from_millis(300), Duration::from_millis(1));
             (laboratory.report)(&format!("{}: visibility", name_of(variant)));
-            cluster.probe(FROM, laboratory.pick(Duration::from_secs(2), Duration::from_secs(20)))
+            cluster.probe(
+                FROM,
+                laboratory.effort.pick(Duration::from_secs(2), Duration::from_secs(20)),
+            )
         })
     };
     let found = laboratory.run_all(6, vec![probe(Baseline::CureFt), probe(Baseline::Uniform)]);
