@@ -38,7 +38,16 @@ enum State<P: Procedures> {
 }
 
 /// Operations that wait for the execution of all others before they get a place.
-type Waiting<P> = VecDeque<(RequestId, Arc<<P as Procedures>::Operation>)>;
+type Waiting<P> = VecDeque<Invoked<P>>;
+
+/// An operation that a client has invoked and that has no place yet.
+#[derive(Debug)]
+pub(crate) struct Invoked<P: Procedures> {
+    pub(crate) client: RequestId,
+    pub(crate) operation: Arc<P::Operation>,
+    /// Whether the client wants all responses.
+    pub(crate) track: bool,
+}
 
 /// What an executor does with an operation, besides executing it in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,9 +81,9 @@ pub(crate) enum Progress<P: Procedures> {
     },
     /// An operation that a client has invoked, and that follows all others now.
     Attempted {
-        client: RequestId,
-        operation: Arc<P::Operation>,
-        /// Result of its execution after all others, unless it is still to be executed.
+        invoked: Invoked<P>,
+        /// Result of its execution after all others. The sequential executor executes it when it
+        /// has its place.
         done: Option<Done<P>>,
         /// What was executed before it, if it only reads and more is executed now.
         before: Option<Before>,
@@ -124,10 +133,10 @@ impl<P: Procedures> Execution<P> {
 
     /// Takes an operation that a client invokes weakly. It gets no place before its execution
     /// counts.
-    pub(crate) fn attempt(&mut self, client: RequestId, operation: P::Operation) {
+    pub(crate) fn attempt(&mut self, invoked: Invoked<P>) {
         match &mut self.state {
-            State::Sequential(_, waiting) => waiting.push_back((client, Arc::new(operation))),
-            State::Multiversion(state) => state.attempt(&self.procedures, client, operation),
+            State::Sequential(_, waiting) => waiting.push_back(invoked),
+            State::Multiversion(state) => state.attempt(&self.procedures, invoked),
         }
     }
 
@@ -159,7 +168,7 @@ impl<P: Procedures> Execution<P> {
         match &mut self.state {
             State::Sequential(_, waiting) => {
                 let before = waiting.len();
-                waiting.retain(|(read, _)| *read != client);
+                waiting.retain(|invoked| invoked.client != client);
                 waiting.len() < before
             }
             State::Multiversion(state) => state.cancel_attempt(client),
@@ -234,9 +243,8 @@ impl<P: Procedures> Execution<P> {
     pub(crate) fn step(&mut self, order: &Order<P::Operation>, slots: usize) -> Progress<P> {
         match &mut self.state {
             State::Sequential(state, waiting) => match state.step(&*self.procedures, order) {
-                Progress::Idle => waiting.pop_front().map_or(Progress::Idle, |waiting| {
-                    let (client, operation) = waiting;
-                    Progress::Attempted { client, operation, done: None, before: None }
+                Progress::Idle => waiting.pop_front().map_or(Progress::Idle, |invoked| {
+                    Progress::Attempted { invoked, done: None, before: None }
                 }),
                 progress => progress,
             },

@@ -22,7 +22,7 @@ use crate::command::{Command, Level};
 use crate::config::{Config, Rule, Scheme};
 use crate::context::Context;
 use crate::digest::Digest;
-use crate::execution::{Before, Done, Execution, Kind, Moved};
+use crate::execution::{Before, Done, Execution, Invoked, Kind, Moved};
 use crate::finals::Finals;
 use crate::frontier::Frontier;
 use crate::ids::{OperationId, StreamId, stream_of};
@@ -71,10 +71,8 @@ pub(crate) struct Replica<P: Procedures> {
     awaited: BTreeMap<OperationId, Awaited<P::Response>>,
     /// The operations of these requests.
     invoked: BTreeMap<RequestId, OperationId>,
-    /// Weak operations of clients that have no place yet, and whether the client tracks them.
-    attempts: BTreeMap<RequestId, bool>,
-    /// Strong operations of clients that wait for weak ones, and whether the client tracks them.
-    delayed: VecDeque<(RequestId, P::Operation, bool)>,
+    /// Strong operations of clients that wait for weak ones.
+    delayed: VecDeque<Invoked<P>>,
     /// Since when weak operations are tentative without a commit.
     quiet_since: Monotonic,
     /// Records that are written late. Used without `DurableHeads` alone.
@@ -93,13 +91,6 @@ pub(crate) struct Replica<P: Procedures> {
 
 /// Member of the conditional atomic broadcast. Its bodies are requests.
 pub(crate) type Consensus<P> = Member<Arc<Request<<P as Procedures>::Operation>>>;
-
-/// What a client invokes.
-pub(crate) struct Invocation<O> {
-    operation: O,
-    level: Level,
-    track: bool,
-}
 
 impl<P: Procedures> Replica<P> {
     /// Creates a replica whose process has not started.
@@ -126,7 +117,6 @@ impl<P: Procedures> Replica<P> {
             predicted: (0, 0),
             awaited: BTreeMap::new(),
             invoked: BTreeMap::new(),
-            attempts: BTreeMap::new(),
             delayed: VecDeque::new(),
             quiet_since: Monotonic(0),
             late: Vec::new(),
@@ -204,7 +194,8 @@ impl<P: Procedures> Replica<P> {
     ) {
         match command {
             Command::Invoke { operation, level, track } => {
-                self.invoke(now, request, Invocation { operation, level, track });
+                let operation = Arc::new(operation);
+                self.invoke(now, Invoked { client: request, operation, track }, level);
             }
             Command::Await { id } => self.wait_for(request, id),
             Command::Follow { id, seen } => self.follow(request, id, seen),
@@ -215,21 +206,15 @@ impl<P: Procedures> Replica<P> {
 
     /// Invokes an operation of a client (Creek Alg. 1 l. 15–25). A weak one gets no place before it
     /// is executed: it then follows what its response shows, at this site and in the final order.
-    fn invoke(&mut self, now: Now, request: RequestId, invocation: Invocation<P::Operation>) {
-        let Invocation { operation, level, track } = invocation;
-        match level {
-            Level::Weak | Level::Strong if self.is_full() => {
-                self.rare(rare::BUSY);
-                self.refuse(request);
-            }
-            Level::Weak if self.is_weak(&operation) => {
-                self.attempts.insert(request, track);
-                self.execution.attempt(request, operation);
-            }
-            Level::Weak | Level::Strong => {
-                self.delayed.push_back((request, operation, track));
-                self.place_strong(now);
-            }
+    fn invoke(&mut self, now: Now, invoked: Invoked<P>, level: Level) {
+        if self.is_full() {
+            self.rare(rare::BUSY);
+            self.refuse(invoked.client);
+        } else if level == Level::Weak && self.is_weak(&invoked.operation) {
+            self.execution.attempt(invoked);
+        } else {
+            self.delayed.push_back(invoked);
+            self.place_strong(now);
         }
     }
 
@@ -247,11 +232,10 @@ impl<P: Procedures> Replica<P> {
     /// Gives strong operations of clients their places.
     pub(crate) fn place_strong(&mut self, now: Now) {
         while !self.execution.is_passed()
-            && let Some((client, operation, track)) = self.delayed.pop_front()
+            && let Some(invoked) = self.delayed.pop_front()
         {
             self.execution.pass();
-            let awaited = Awaited::new(client, Level::Strong, track);
-            self.place_invoked(now, client, operation, awaited);
+            self.place_invoked(now, invoked, Level::Strong);
         }
     }
 
@@ -259,23 +243,20 @@ impl<P: Procedures> Replica<P> {
     fn take_attempt(
         &mut self,
         now: Now,
-        (client, operation): (RequestId, Arc<P::Operation>),
+        invoked: Invoked<P>,
         done: Option<Done<P>>,
         before: Option<Before>,
     ) {
-        let Some(track) = self.attempts.remove(&client) else { return };
-        if self.execution.is_read_only(&operation) {
+        if self.execution.is_read_only(&invoked.operation) {
             // Creek §4.4: no other site needs the operation.
             let response = done.and_then(|done| done.response);
-            let response = response.or_else(|| self.execution.read(&operation));
+            let response = response.or_else(|| self.execution.read(&invoked.operation));
             if let Some(response) = response {
-                self.answer_read(client, response, before);
+                self.answer_read(invoked.client, response, before);
             }
             return;
         }
-        let operation = Arc::unwrap_or_clone(operation);
-        let awaited = Awaited::new(client, Level::Weak, track);
-        let Some(place) = self.place_invoked(now, client, operation, awaited) else { return };
+        let Some(place) = self.place_invoked(now, invoked, Level::Weak) else { return };
         match done {
             Some(done) => self.execution.complete(place, done),
             None => {
@@ -286,21 +267,16 @@ impl<P: Procedures> Replica<P> {
     }
 
     /// Gives an invoked operation its place. Returns `None` if the tentative list is full.
-    fn place_invoked(
-        &mut self,
-        now: Now,
-        client: RequestId,
-        operation: P::Operation,
-        awaited: Awaited<P::Response>,
-    ) -> Option<Place> {
+    fn place_invoked(&mut self, now: Now, invoked: Invoked<P>, level: Level) -> Option<Place> {
+        let Invoked { client, operation, track } = invoked;
         if self.order.tentative_len() >= self.config.limits.tentative {
             self.rare(rare::BUSY);
             self.refuse(client);
             return None;
         }
-        let strong = awaited.is_strong();
-        let id = self.cast_operation(now, Some((client, operation)), strong);
-        self.awaited.insert(id, awaited);
+        let operation = Arc::unwrap_or_clone(operation);
+        let id = self.cast_operation(now, Some((client, operation)), level == Level::Strong);
+        self.awaited.insert(id, Awaited::new(client, level, track));
         self.invoked.insert(client, id);
         Some(Place::Tentative((self.clock.last(), id)))
     }

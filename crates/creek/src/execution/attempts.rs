@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use solera_machine::RequestId;
 
+use super::Invoked;
 use super::classes::Classes;
 use super::job::Done;
 use crate::ids::OperationId;
@@ -48,8 +49,7 @@ pub(crate) struct Attempts<P: Procedures> {
 
 /// An operation that has no place yet.
 struct Attempt<P: Procedures> {
-    client: RequestId,
-    operation: Arc<P::Operation>,
+    invoked: Invoked<P>,
     classes: Vec<u64>,
     /// The operation only reads, and its snapshot is a state that a response may show.
     before: Option<Before>,
@@ -73,17 +73,11 @@ impl<P: Procedures> Attempts<P> {
     }
 
     /// Adds an operation that a client has invoked.
-    pub(crate) fn add(
-        &mut self,
-        client: RequestId,
-        operation: Arc<P::Operation>,
-        is_short: bool,
-        classes: Vec<u64>,
-    ) {
+    pub(crate) fn add(&mut self, invoked: Invoked<P>, is_short: bool, classes: Vec<u64>) {
         self.number += 1;
-        self.clients.insert(client, self.number);
+        self.clients.insert(invoked.client, self.number);
         let (before, result, executions) = (None, None, 0);
-        let attempt = Attempt { client, operation, classes, before, result, executions };
+        let attempt = Attempt { invoked, classes, before, result, executions };
         self.attempts.insert(self.number, attempt);
         let queue = if is_short { &mut self.ready } else { &mut self.waiting };
         queue.insert(self.number);
@@ -95,8 +89,8 @@ impl<P: Procedures> Attempts<P> {
         number.is_some_and(|number| self.remove(number).is_some())
     }
 
-    /// Removes an operation, and returns it with its client.
-    pub(crate) fn remove(&mut self, number: u64) -> Option<(RequestId, Arc<P::Operation>)> {
+    /// Removes and returns an operation.
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Invoked<P>> {
         let attempt = self.attempts.remove(&number)?;
         self.passed = 0;
         for class in &attempt.classes {
@@ -104,11 +98,11 @@ impl<P: Procedures> Attempts<P> {
                 self.busy.remove(class);
             }
         }
-        self.clients.remove(&attempt.client);
+        self.clients.remove(&attempt.invoked.client);
         self.ready.remove(&number);
         self.waiting.remove(&number);
         self.reads.remove(&number);
-        Some((attempt.client, attempt.operation))
+        Some(attempt.invoked)
     }
 
     /// Returns whether there is an operation that [`Attempts::take_ready`] returns.
@@ -130,7 +124,7 @@ impl<P: Procedures> Attempts<P> {
         self.ready.remove(&number);
         self.waiting.remove(&number);
         let attempt = self.attempts.get_mut(&number)?;
-        Some((number, Arc::clone(&attempt.operation), attempt.result.take()))
+        Some((number, Arc::clone(&attempt.invoked.operation), attempt.result.take()))
     }
 
     /// Takes the first operation that waits for a job, and that conflicts with none that must be
@@ -140,7 +134,7 @@ impl<P: Procedures> Attempts<P> {
         self.waiting.remove(&number);
         let attempt = self.attempts.get(&number)?;
         self.busy.extend(attempt.classes.iter().map(|class| (*class, number)));
-        Some((number, Arc::clone(&attempt.operation)))
+        Some((number, Arc::clone(&attempt.invoked.operation)))
     }
 
     /// Returns the operation that [`Attempts::take_waiting`] takes.
@@ -176,7 +170,7 @@ impl<P: Procedures> Attempts<P> {
         attempt.executions += 1;
         let queue = if attempt.before.is_some() { &mut self.reads } else { &mut self.ready };
         queue.insert(number);
-        Some(Arc::clone(&attempt.operation))
+        Some(Arc::clone(&attempt.invoked.operation))
     }
 
     /// Notes that a job executes an operation that only reads, on a state that a response may show.
@@ -190,10 +184,10 @@ impl<P: Procedures> Attempts<P> {
     }
 
     /// Takes the result of an operation that only reads and was executed on such a state.
-    pub(crate) fn take_read(&mut self) -> Option<(u64, Done<P>, Option<Before>)> {
+    pub(crate) fn take_read(&mut self) -> Option<(u64, Done<P>, Before)> {
         let number = self.reads.pop_first()?;
         let attempt = self.attempts.get_mut(&number)?;
-        Some((number, attempt.result.take()?, attempt.before.take()))
+        Some((number, attempt.result.take()?, attempt.before.take()?))
     }
 
     /// Lets an operation be executed again.

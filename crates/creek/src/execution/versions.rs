@@ -25,7 +25,7 @@ use super::attempts::Attempts;
 use super::classes::Classes;
 use super::job::{Done, Job, Source};
 use super::store::{Held, Name, Registers, Store, Values, Version, is_same};
-use super::{Executed, Kind, Moved, Progress};
+use super::{Executed, Invoked, Kind, Moved, Progress};
 use crate::config::{Config, Replies, Rule};
 use crate::ids::{OperationId, StreamId};
 use crate::object::{Procedures, RegisterKey};
@@ -51,8 +51,9 @@ pub(crate) struct Versions<P: Procedures> {
     classes: Classes,
     /// Operations that jobs execute.
     running: BTreeMap<JobId, Target>,
-    /// Operations that have been executed and must be executed again, or are.
-    again: BTreeSet<Place>,
+    /// Operations whose last executions do not count: they must be executed again, or a job
+    /// executes them.
+    invalid: BTreeSet<Place>,
     /// Operations that have not been executed.
     fresh: BTreeSet<OperationId>,
     /// Those of them that were there before a restart.
@@ -71,7 +72,7 @@ pub(crate) struct Versions<P: Procedures> {
     /// Number of executions so far, without those of operations that only read.
     pub(crate) executions: u64,
     /// Whether responses wait for an exact state.
-    is_exact: bool,
+    waits_until_exact: bool,
     /// Whether responses have claims.
     trace: bool,
     /// The rule that a test takes out.
@@ -131,10 +132,10 @@ impl<P: Procedures> Versions<P> {
             stale: Default::default(),
             attempts: Attempts::new(),
             classes: Classes::default(),
-            is_exact: config.replies == Replies::Exact,
+            waits_until_exact: config.replies == Replies::Exact,
             trace: config.trace,
             running: BTreeMap::new(),
-            again: BTreeSet::new(),
+            invalid: BTreeSet::new(),
             fresh: BTreeSet::new(),
             restored: BTreeSet::new(),
             own: None,
@@ -191,9 +192,10 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Takes an operation that gets no place before its execution counts.
-    pub(crate) fn attempt(&mut self, procedures: &P, client: RequestId, operation: P::Operation) {
-        let (is_short, classes) = (procedures.is_short(&operation), procedures.classes(&operation));
-        self.attempts.add(client, Arc::new(operation), is_short, classes);
+    pub(crate) fn attempt(&mut self, procedures: &P, invoked: Invoked<P>) {
+        let is_short = procedures.is_short(&invoked.operation);
+        let classes = procedures.classes(&invoked.operation);
+        self.attempts.add(invoked, is_short, classes);
     }
 
     /// Returns whether an operation without a place has waited for many strong ones of this site.
@@ -279,7 +281,7 @@ impl<P: Procedures> Versions<P> {
     /// Moves the entries of lists that contain places.
     fn relocate_entries(&mut self, operation: &Operation<P>, (from, to): (Place, Place)) {
         let [short, long] = &mut self.stale;
-        for places in [short, long, &mut self.again, &mut self.unreported] {
+        for places in [short, long, &mut self.invalid, &mut self.unreported] {
             if places.remove(&from) {
                 places.insert(to);
             }
@@ -328,7 +330,7 @@ impl<P: Procedures> Versions<P> {
         let executed = self.operations.get(&place).and_then(|it| it.executed.as_ref());
         let Some(had) = executed.and_then(|executed| executed.reads.get(name)) else { return };
         if !self.is_valid(place, name, had) {
-            self.again.insert(place);
+            self.invalid.insert(place);
             self.classes.add(&self.operations[&place].classes, place);
             self.enqueue(place);
         }
@@ -370,7 +372,7 @@ impl<P: Procedures> Versions<P> {
             let executed = operation.executed.as_ref();
             if executed.is_some_and(|executed| self.are_valid(place, &executed.reads)) {
                 // What it has read has changed, and changed back.
-                self.again.remove(&place);
+                self.invalid.remove(&place);
                 self.close(place);
                 return Progress::Working;
             }
@@ -411,9 +413,9 @@ impl<P: Procedures> Versions<P> {
             Job::new(Arc::clone(procedures), source, store.snapshot(Place::End))
         };
         if let Some((number, done, before)) = self.attempts.take_read()
-            && let Some((client, operation)) = self.attempts.remove(number)
+            && let Some(invoked) = self.attempts.remove(number)
         {
-            return Progress::Attempted { client, operation, done: Some(done), before };
+            return Progress::Attempted { invoked, done: Some(done), before: Some(before) };
         }
         if self.has_end()
             && let Some((number, operation, result)) = self.attempts.take_ready(slots)
@@ -429,16 +431,13 @@ impl<P: Procedures> Versions<P> {
                     job(&self.store, operation).run()
                 }
             };
-            let Some((client, operation)) = self.attempts.remove(number) else {
-                return Progress::Working;
-            };
-            return Progress::Attempted { client, operation, done: Some(done), before: None };
+            let Some(invoked) = self.attempts.remove(number) else { return Progress::Working };
+            return Progress::Attempted { invoked, done: Some(done), before: None };
         }
         if self.running.len() < slots
             && let Some((number, operation)) = self.attempts.take_waiting(&self.classes)
         {
-            let is_exact = !self.is_exact || self.is_exact_before(Place::End);
-            if procedures.is_read_only(&operation) && is_exact {
+            if procedures.is_read_only(&operation) && self.is_exact_before(Place::End) {
                 let ids = if self.trace { self.before(Place::End).1 } else { Vec::new() };
                 self.attempts.expect(number, (finals, ids));
             }
@@ -460,7 +459,7 @@ impl<P: Procedures> Versions<P> {
     /// are executed.
     fn has_end(&self) -> bool {
         let own = self.own.and_then(|own| self.fresh.range(own.at(0)..=own.at(u64::MAX)).next());
-        !self.is_exact || own.is_none() && self.is_exact_before(Place::End)
+        !self.waits_until_exact || own.is_none() && self.is_exact_before(Place::End)
     }
 
     /// Returns whether the state before a place is exact, and contains the operations that are
@@ -469,9 +468,9 @@ impl<P: Procedures> Versions<P> {
         // Committed operations that are executed are final, unless one before them is not.
         let first = self.operations.keys().next().filter(|first| **first < place);
         let is_final = !matches!(first, Some(Place::Committed(_)));
-        let is_exact = self.again.first().is_none_or(|first| *first > place);
+        let is_exact = self.invalid.first().is_none_or(|first| *first > place);
         let is_whole = is_final && is_exact && self.restored.is_empty();
-        is_whole || !self.is_exact || !self.without.keeps(Rule::AnswerExact)
+        is_whole || !self.waits_until_exact || !self.without.keeps(Rule::AnswerExact)
     }
 
     /// Returns the first operation that is executed next: the first of all without slots, and
@@ -534,7 +533,7 @@ impl<P: Procedures> Versions<P> {
     /// Returns an operation that has not been executed, and that is in the context of another one
     /// or an earlier one of its site.
     fn lacking(&self, operation: &Operation<P>) -> Option<OperationId> {
-        let is_needed = self.is_exact && self.without.keeps(Rule::ExecuteContext);
+        let is_needed = self.waits_until_exact && self.without.keeps(Rule::ExecuteContext);
         if operation.executed.is_some() || !is_needed {
             return None;
         }
@@ -567,7 +566,7 @@ impl<P: Procedures> Versions<P> {
             self.restored.remove(&id);
             self.newly.push(id);
         }
-        self.again.remove(&place);
+        self.invalid.remove(&place);
         self.close(place);
         let written: BTreeSet<Name> = writes.keys().cloned().collect();
         for name in had_read.keys().filter(|name| !reads.contains_key(*name)) {
@@ -637,13 +636,10 @@ impl<P: Procedures> Versions<P> {
         Some(Progress::Executed { request, response, again: *again, settled })
     }
 
-    /// Returns whether nothing is stale, and no job is running.
+    /// Returns whether nothing is stale, no job is running, and all responses are reported.
     pub(crate) fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.next_stale(0).is_none() && self.is_reported()
-    }
-
-    fn is_reported(&self) -> bool {
-        self.ready.is_empty() && self.unreported.is_empty()
+        let is_reported = self.ready.is_empty() && self.unreported.is_empty();
+        self.running.is_empty() && self.next_stale(0).is_none() && is_reported
     }
 
     /// Returns whether [`Versions::step`] can do something before a job is done.
@@ -672,7 +668,7 @@ impl<P: Procedures> Versions<P> {
     pub(crate) fn take_first(&mut self) -> Option<Executed<P>> {
         let (place, operation) = self.operations.first_key_value()?;
         let place = *place;
-        let is_valid = operation.executed.is_some() && !self.again.contains(&place);
+        let is_valid = operation.executed.is_some() && !self.invalid.contains(&place);
         let is_reported = !self.unreported.contains(&place);
         if !matches!(place, Place::Committed(_)) || !is_valid || !is_reported {
             return None;
@@ -688,7 +684,7 @@ impl<P: Procedures> Versions<P> {
     fn remove(&mut self, place: Place) -> Option<Operation<P>> {
         let operation = self.operations.remove(&place)?;
         let [short, long] = &mut self.stale;
-        for places in [short, long, &mut self.again, &mut self.unreported] {
+        for places in [short, long, &mut self.invalid, &mut self.unreported] {
             places.remove(&place);
         }
         for name in operation.executed.iter().flat_map(|executed| executed.reads.keys()) {

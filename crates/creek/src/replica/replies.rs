@@ -29,10 +29,6 @@ impl<R> Awaited<R> {
     pub(crate) fn new(request: RequestId, level: Level, track: bool) -> Awaited<R> {
         Awaited { request, level, track, sent: None }
     }
-
-    pub(super) fn is_strong(&self) -> bool {
-        self.level == Level::Strong
-    }
 }
 
 impl<P: Procedures> Replica<P> {
@@ -59,10 +55,9 @@ impl<P: Procedures> Replica<P> {
             self.take_awaited(id);
             return;
         }
-        if self.attempts.remove(&request).is_none() {
-            self.delayed.retain(|(delayed, ..)| *delayed != request);
+        if !self.execution.cancel_attempt(request) {
+            self.delayed.retain(|invoked| invoked.client != request);
         }
-        self.execution.cancel_attempt(request);
     }
 
     /// Removes and returns what awaits the responses to an operation.

@@ -69,8 +69,8 @@ impl<P: Procedures> Replica<P> {
                 }
                 self.answer(&request, response, settled);
             }
-            Progress::Attempted { client, operation, done, before } => {
-                self.take_attempt(now, (client, operation), done, before);
+            Progress::Attempted { invoked, done, before } => {
+                self.take_attempt(now, invoked, done, before);
             }
             Progress::Worked | Progress::Working | Progress::Idle => {}
         }
@@ -78,7 +78,9 @@ impl<P: Procedures> Replica<P> {
 
     /// Returns whether a step has left something to do.
     pub(crate) fn is_busy(&self) -> bool {
-        self.may_place_strong() || self.execution.has_work(&self.order, self.config.jobs)
+        // A step that is not full ends when nothing can be done.
+        let has_work = || self.execution.has_work(&self.order, self.config.jobs);
+        self.left == 0 && (self.may_place_strong() || has_work())
     }
 
     /// Makes the committed operations final that are executed in order, and answers their clients.
