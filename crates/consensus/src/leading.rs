@@ -22,7 +22,8 @@ pub(crate) struct Leader {
     ballot: Ballot,
     /// The term began with the slots up to here.
     start: Slot,
-    /// What members had accepted when the term began, and this leader has not proposed again.
+    /// Batches that members had accepted when the term began, and that this leader has not proposed
+    /// again.
     inherited: BTreeMap<Slot, Batch>,
     /// Slot of the next proposal.
     next: Slot,

@@ -37,7 +37,8 @@ impl<B: Clone> Participant<B> {
         match &mut self.role {
             Role::Leader(_) => {
                 if self.state.election.ballot().configuration < step.electors.number {
-                    // The term delays a change of members, so there is no canvass.
+                    // The members accept nothing in terms of the former configuration, so there is
+                    // no working group that an election without a canvass could disturb.
                     step.reach(rare::TERM_OF_NEW_MEMBERS);
                     self.begin_term(step);
                 }
@@ -52,7 +53,7 @@ impl<B: Clone> Participant<B> {
                 }
             },
             Role::Follower => {
-                // A member without a slot that others have forgotten cannot propose anything in it.
+                // A member that lacks a slot that others have forgotten cannot propose for it.
                 let lacks = self.state.lacks_forgotten();
                 if self.state.election.misses_leader(&electorate) && !lacks {
                     self.canvass(step);
@@ -98,7 +99,7 @@ impl<B: Clone> Participant<B> {
         match request {
             Request::Support(ballot) => {
                 step.send_others(Message::Canvass { ballot });
-                // Without a leader, another member may still know more decisions.
+                // While there is no leader, another member may know more decisions.
                 let after = self.state.log.decided;
                 step.send_others(Message::Ask { after });
             }
@@ -144,7 +145,7 @@ impl<B: Clone> Participant<B> {
         }
     }
 
-    /// Promises a term to a candidate, and hands over what was accepted here.
+    /// Promises a term to a candidate, and hands over what this member has accepted.
     pub(crate) fn on_new_ballot(
         &mut self,
         step: &mut Step<'_, B>,
@@ -222,8 +223,9 @@ impl<B: Clone> Participant<B> {
         let Some(promises) = candidacy.on_promise(&electorate, from, ballot, promised) else {
             return;
         };
-        // Quorums of different configurations need not intersect, so all members must answer unless
-        // one knows that a quorum of these members has everything of the earlier ones.
+        // Quorums of different configurations need not intersect. So all members must answer,
+        // unless one of them knows that the configuration is established: a quorum of its members
+        // has delivered everything that was accepted in earlier configurations.
         let established = promises.values().any(|it| it.established >= ballot.configuration)
             || !step.keeps(Rule::AllAfterChange);
         let enough = match established {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::comparison::Divergence;
 use crate::ids::OperationId;
 use crate::past::Past;
 
@@ -91,6 +92,8 @@ pub enum Response<R> {
     },
     /// The site has reached the past.
     Reached,
+    /// The results of the site differ from those of so many others that it gives none.
+    Diverged(Divergence),
 }
 
 /// A response that may differ from the final one.

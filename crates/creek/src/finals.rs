@@ -24,7 +24,7 @@ pub struct Final<O, R> {
     pub digest: Digest,
 }
 
-/// Most bytes of the encodings of the operations that are kept, unless one alone is longer.
+/// Most bytes of the encodings of the kept operations. A single operation may exceed it.
 const MOST_BYTES: usize = 64 << 20;
 
 /// The last final operations in order, at most a given number.
@@ -71,6 +71,11 @@ impl<O: Serialize, R: Serialize> Finals<O, R> {
         let skipped = position.saturating_sub(self.first().unwrap_or(0));
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(self.kept.len());
         self.kept.range(skipped..)
+    }
+
+    /// Returns the digest of the operations up to a position, if its operation is kept.
+    pub(crate) fn digest(&self, position: u64) -> Option<Digest> {
+        self.from(position).next().filter(|it| it.position == position).map(|it| it.digest)
     }
 
     /// Returns the bytes of the encodings of the operations that are kept.

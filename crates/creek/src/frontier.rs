@@ -1,4 +1,4 @@
-//! How far the operations of each site have come here: taken, delivered, committed, final.
+//! Progress of each origin's operations at this site: taken, delivered, committed, final.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use crate::ids::{OperationId, StreamId};
 use crate::past::Past;
 use crate::request::Request;
 
-/// The operations that are not final, by site.
+/// The operations that are not final, by the site that invoked them.
 ///
-/// Sites take the operations of a site in order, so the first operation that lacks something bounds
-/// what a site has.
+/// A site takes the operations of each origin in order. So the first operation of an origin that
+/// has not reached a stage ends the sequence of those that have reached it.
 #[derive(Debug)]
 pub(crate) struct Frontier<R> {
     /// The last operation of each site that was taken from its streams.
     taken: BTreeMap<SiteId, OperationId>,
     /// Operations that were taken and are not in the order, because their context is incomplete,
-    /// each with the one before it at its site.
+    /// each with the previous operation of its site.
     waiting: BTreeMap<OperationId, Option<OperationId>>,
     /// Weak operations that are not committed.
     weak: BTreeSet<OperationId>,
@@ -26,7 +26,7 @@ pub(crate) struct Frontier<R> {
     open: BTreeMap<OperationId, Open<R>>,
 }
 
-/// What the executions of an operation have returned.
+/// Responses of the executions of an operation that is not final.
 #[derive(Debug)]
 pub(crate) struct Open<R> {
     /// Response of the first execution at a tentative place.
@@ -35,12 +35,12 @@ pub(crate) struct Open<R> {
     pub(crate) last: Option<Arc<R>>,
 }
 
-/// Returns the first name that an operation of a site could have.
+/// Returns the lowest id that an operation of a site can have.
 fn first_of(site: SiteId) -> OperationId {
     OperationId { site, run: 0, event: 0 }
 }
 
-/// Returns the last name that an operation of a site could have.
+/// Returns the highest id that an operation of a site can have.
 fn last_of(site: SiteId) -> OperationId {
     OperationId { site, run: u64::MAX, event: u64::MAX }
 }
@@ -55,7 +55,7 @@ impl<R> Frontier<R> {
         }
     }
 
-    /// Notes that all operations of a site up to one were taken.
+    /// Notes that an operation and all earlier ones of its site were taken.
     pub(crate) fn take_all(&mut self, id: OperationId) {
         let taken = self.taken.entry(id.site).or_insert(id);
         *taken = id.max(*taken);
@@ -88,7 +88,7 @@ impl<R> Frontier<R> {
         self.weak.remove(&id);
     }
 
-    /// Notes that an operation is final. Returns what its executions have returned.
+    /// Notes that an operation is final. Returns the responses of its executions.
     pub(crate) fn finish(&mut self, id: OperationId) -> Option<Open<R>> {
         self.waiting.remove(&id);
         self.weak.remove(&id);
@@ -132,7 +132,7 @@ impl<R> Frontier<R> {
         past.lasts().any(|last| self.weak.range(first_of(last.site)..=last).next().is_some())
     }
 
-    /// Returns what is delivered.
+    /// Returns the set of all operations that are delivered at this site.
     pub(crate) fn past(&self) -> Past {
         self.taken.keys().filter_map(|site| self.delivered(*site)).collect()
     }

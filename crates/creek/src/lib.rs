@@ -27,6 +27,7 @@
 //! | `execution::attempts` | weak operations that have no place yet |
 //! | `execution::classes` | operations that probably conflict |
 //! | `finals`, `digest` | the last final operations, and the digest of all |
+//! | `comparison` | comparison of the digests of sites |
 //! | `past` | what a client has seen, as the last operation of each site |
 //! | `frontier` | how far the operations of each site have come |
 //! | `replica` | Alg. 1: invocation, delivery, commit |
@@ -106,6 +107,7 @@
 
 mod checkpoint;
 mod command;
+mod comparison;
 mod config;
 mod context;
 mod digest;
@@ -129,6 +131,7 @@ mod streams;
 
 pub use checkpoint::Checkpoint;
 pub use command::{Claim, Command, Level, Response, Tentative};
+pub use comparison::Divergence;
 pub use config::{Config, Executor, Limits, Replies, Rule, Scheme, Timing};
 pub use context::Context;
 pub use digest::Digest;

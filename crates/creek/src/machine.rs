@@ -10,6 +10,7 @@ use solera_time::{Monotonic, SiteId};
 
 use crate::checkpoint::{Checkpoint, PartOf};
 use crate::command::{Command, Response};
+use crate::comparison::Divergence;
 use crate::config::Config;
 use crate::digest::Digest;
 use crate::execution::Job;
@@ -166,6 +167,11 @@ impl<P: Procedures> Creek<P> {
     /// Returns the value of a register after the final operations.
     pub fn final_registers(&self) -> Vec<(crate::RegisterKey, P::Value)> {
         self.replica.execution.registers().take(usize::MAX)
+    }
+
+    /// Returns the sites whose digests differ from this one's, if there are any.
+    pub fn divergence(&self) -> Option<&Divergence> {
+        self.replica.divergence.as_ref()
     }
 
     /// Returns the site that leads the conditional atomic broadcast, as far as this one knows.

@@ -77,6 +77,15 @@ pub enum Message<O> {
     },
     /// A message of the conditional atomic broadcast.
     Consensus(solera_consensus::Message<Arc<Request<O>>>),
+    /// The digest of the sender's final operations.
+    Digest {
+        /// A number of final operations; at least 1.
+        position: u64,
+        /// The digest of that many.
+        digest: Digest,
+        /// Whether the message answers another one, and is not answered itself.
+        answer: bool,
+    },
 }
 
 impl<O> Message<O> {
@@ -87,6 +96,7 @@ impl<O> Message<O> {
             Message::Heads { .. } => "creek heads",
             Message::Missing { .. } => "creek missing",
             Message::Consensus(message) => message.name(),
+            Message::Digest { .. } => "creek digest",
         }
     }
 }
@@ -98,7 +108,10 @@ impl<O: Serialize + DeserializeOwned> OfProtocol for Message<O> {
     fn weight(&self) -> u64 {
         match self {
             Message::Operations { requests, .. } => requests.len() as u64,
-            Message::Heads { .. } | Message::Missing { .. } | Message::Consensus(_) => 1,
+            Message::Heads { .. }
+            | Message::Missing { .. }
+            | Message::Consensus(_)
+            | Message::Digest { .. } => 1,
         }
     }
 
@@ -122,6 +135,7 @@ impl<O: Serialize + DeserializeOwned> OfProtocol for Message<O> {
                 bodies.iter().all(|request| has(&request.id.stream()) && request.is_plausible())
             }
             Message::Consensus(_) => true,
+            Message::Digest { position, .. } => *position > 0,
         };
         fits && from.site != to.site
             && from.worker == to.worker

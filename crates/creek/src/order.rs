@@ -1,4 +1,4 @@
-//! The order of operations: committed · tentative (Creek Alg. 1 l. 36–41, 48–54).
+//! The order of operations: committed ones, then tentative ones (Creek Alg. 1 l. 36–41, 48–54).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -24,8 +24,9 @@ pub(crate) struct Order<O> {
     tentative: BTreeMap<Key, Arc<Request<O>>>,
     /// Number of weak operations among the tentative ones.
     weak: usize,
-    /// The site whose operations alone are in the order of their timestamps. Used without
-    /// `OrderByTimestamp` alone.
+    /// Only site whose tentative operations are ordered by their timestamps: those of all other
+    /// sites come before them, in the order of their ids. `None`, except in tests that take
+    /// `Rule::OrderByTimestamp` out.
     pub(crate) favours: Option<SiteId>,
 }
 
@@ -40,11 +41,11 @@ pub(crate) enum Place {
     End,
 }
 
-/// What a commit has moved.
+/// Changes that a commit has made to the order.
 #[derive(Debug)]
 pub(crate) struct Committed<O> {
-    /// The operations that are committed now, in order, each with its tentative place and the
-    /// present one.
+    /// The operations that are committed now, in order, each with its tentative place and its
+    /// committed one.
     pub(crate) moved: Vec<(Place, Place, Arc<Request<O>>)>,
     /// Number of operations before the first place whose operation has changed; `None` if the order
     /// is the same.
@@ -65,7 +66,7 @@ impl<O> Order<O> {
         }
     }
 
-    /// Continues after a number of final operations.
+    /// Sets the number of final operations, after a restart.
     pub(crate) fn restore(&mut self, finals: u64) {
         self.finals = finals;
     }
@@ -128,8 +129,8 @@ impl<O> Order<O> {
         Some(Place::Committed(self.finals + at as u64 + 1))
     }
 
-    /// Returns the number of committed operations before a place that are not final, and the ids of
-    /// all operations before it that are not final.
+    /// Returns, of the operations before a place that are not final, the number of committed ones
+    /// and the ids of all.
     pub(crate) fn before(&self, place: Place) -> (usize, Vec<OperationId>) {
         let committed = match place {
             Place::Committed(place) => (place - self.finals) as usize - 1,
@@ -154,8 +155,8 @@ impl<O> Order<O> {
         stabilises: impl Fn(OperationId) -> bool,
     ) -> Committed<O> {
         let key = self.key(request);
-        // Operations of the context are less than the operation (Alg. 1 l. 19), so the rest of the
-        // list need not be searched. Every site skips the same operations of a malformed context.
+        // Operations of the context precede the operation (Alg. 1 l. 19), so the rest of the list
+        // need not be searched. If a context is malformed, every site skips the same operations.
         let context = self.tentative.range(..key).filter(|(_, it)| stabilises(it.id));
         let mut keys: Vec<Key> = context.map(|(key, _)| *key).collect();
         keys.push(key);
@@ -191,7 +192,7 @@ impl<O> Order<O> {
         self.tentative.range((start, Bound::Unbounded)).next().map(|(_, request)| request)
     }
 
-    /// Makes the first committed operation final. Its place must have been executed.
+    /// Makes the first committed operation final. It must have been executed at this place.
     pub(crate) fn make_final(&mut self) -> Option<Arc<Request<O>>> {
         let request = self.committed.pop_front()?;
         self.finals += 1;

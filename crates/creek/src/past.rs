@@ -1,4 +1,4 @@
-//! Sets of operations that a client has seen, one number pair for each site.
+//! Sets of operations that a client has seen, stored as a pair of numbers for each site.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,11 @@ use solera_time::SiteId;
 
 use crate::ids::OperationId;
 
-/// Operations that a site had delivered at some time: of each site, all up to one of them.
+/// Operations that a site had delivered at some time. For each origin, the set contains all
+/// operations up to a last one.
 ///
-/// Sites deliver the operations of a site in the order of their runs and events, so the last one
-/// stands for all of them.
+/// Sites deliver the operations of an origin in the order of their runs and events, so the last one
+/// represents all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past {
     /// Run and event of the last operation of each site.

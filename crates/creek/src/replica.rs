@@ -18,7 +18,8 @@ use solera_time::{HybridClock, Lane, Monotonic, SiteId};
 
 use self::replies::Awaited;
 use self::waits::Waits;
-use crate::command::{Command, Level};
+use crate::command::{Command, Level, Response};
+use crate::comparison::{Comparison, Divergence};
 use crate::config::{Config, Rule, Scheme};
 use crate::context::Context;
 use crate::digest::Digest;
@@ -58,6 +59,9 @@ pub(crate) struct Replica<P: Procedures> {
     /// Number of committed casts of each run, all of which precede those that are not committed.
     pub(crate) casts: BTreeMap<StreamId, u64>,
     pub(crate) digest: Digest,
+    comparison: Comparison,
+    /// What the comparison of digests has found.
+    pub(crate) divergence: Option<Divergence>,
     /// The last final operations, at most [`Limits::history`](crate::Limits::history).
     pub(crate) history: Finals<P::Operation, P::Response>,
     /// How far the operations of each site have come.
@@ -111,6 +115,8 @@ impl<P: Procedures> Replica<P> {
             undecided: BTreeMap::new(),
             casts: BTreeMap::new(),
             digest: Digest::default(),
+            comparison: Comparison::default(),
+            divergence: None,
             history: Finals::new(config.limits.history),
             frontier: Frontier::new(),
             waits: Waits::new(),
@@ -192,6 +198,9 @@ impl<P: Procedures> Replica<P> {
         request: RequestId,
         command: Command<P::Operation, P::Response>,
     ) {
+        if let Some(divergence) = self.divergence.clone().filter(|it| it.is_stopped) {
+            return self.reply(request, Response::Diverged(divergence), true);
+        }
         match command {
             Command::Invoke { operation, level, track } => {
                 let operation = Arc::new(operation);

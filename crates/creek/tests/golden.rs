@@ -23,7 +23,7 @@ type Operation = String;
 /// Returns the name of an enum's variant, and its index, which encodes it. A new variant has no arm
 /// here, and needs a sample.
 type Place = (u8, &'static str);
-const MESSAGES: u8 = 4;
+const MESSAGES: u8 = 5;
 const RECORDS: u8 = 3;
 const PARTS: u8 = 6;
 
@@ -33,6 +33,7 @@ fn message_place(message: &Message<Operation>) -> Place {
         Message::Heads { .. } => (1, "heads"),
         Message::Missing { .. } => (2, "missing"),
         Message::Consensus(_) => (3, "consensus"),
+        Message::Digest { .. } => (4, "digest"),
     }
 }
 
@@ -86,6 +87,7 @@ fn messages_keep_their_encoding() {
         Message::Consensus(Agreement::Decided {
             slots: vec![(Slot(9), [CastId { site: SiteId(2), run: 300, number: 3 }].into())],
         }),
+        Message::Digest { position: 400, digest: Digest(1 << 60), answer: true },
     ];
     judge(
         (&format!("messages-{}", PROTOCOL.messages), MESSAGES),

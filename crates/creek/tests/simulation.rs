@@ -75,7 +75,7 @@ fn every_rule_is_needed() {
         (Rule::CommitContext, "in the final order", 0),
         (Rule::ExcludeUndecided, "is committed twice", 0),
         (Rule::CheckContext, "and another site", 0),
-        (Rule::OrderRuns, "precedes one of its session", 930),
+        (Rule::OrderRuns, "precedes one of its session", 1350),
         (Rule::OrderByTimestamp, "and another site", 0),
         (Rule::AdvanceClock, "no more", 0),
         (Rule::RequestGaps, "is busy", 0),

@@ -232,7 +232,7 @@ fn render_occult(text: &mut String, sites: &[SiteStatus]) {
 /// Renders the metrics of the space of level `speculative`, if there is one.
 fn render_speculative(text: &mut String, sites: &[SiteStatus]) {
     type Value = (&'static str, fn(&SpeculativeStatus) -> u64);
-    const VALUES: [Value; 8] = [
+    const VALUES: [Value; 9] = [
         ("solera_speculative_committed_operations_total", |it| it.committed),
         ("solera_speculative_final_operations_total", |it| it.final_operations),
         ("solera_speculative_tentative_operations", |it| it.tentative),
@@ -241,6 +241,7 @@ fn render_speculative(text: &mut String, sites: &[SiteStatus]) {
         ("solera_speculative_accurate_operations_total", |it| it.accurate),
         ("solera_speculative_kept_operations", |it| it.kept),
         ("solera_speculative_leads", |it| it.leads),
+        ("solera_speculative_differing_sites", |it| it.differing_sites),
     ];
     if sites.iter().all(|site| site.speculative.is_none()) {
         return;

@@ -214,6 +214,8 @@ pub struct SpeculativeStatus {
     pub kept: u64,
     /// 1 if the site leads the broadcast that orders strong operations, otherwise 0.
     pub leads: u64,
+    /// Sites whose results differ from this site's.
+    pub differing_sites: u64,
 }
 
 impl SpeculativeStatus {
@@ -229,6 +231,7 @@ impl SpeculativeStatus {
             accurate: status.accurate,
             kept: status.kept as u64,
             leads: u64::from(machine.leads()),
+            differing_sites: machine.divergence().map_or(0, |it| it.sites.len() as u64),
         }
     }
 
@@ -242,6 +245,7 @@ impl SpeculativeStatus {
         self.accurate += other.accurate;
         self.kept += other.kept;
         self.leads += other.leads;
+        self.differing_sites += other.differing_sites;
     }
 }
 

@@ -99,6 +99,8 @@ struct State {
     storage: Option<Storage>,
     /// Whether the journal rejects writes, as last reported to the network.
     refuses: bool,
+    /// Sites whose results of the speculative space differ, as last reported to the log.
+    differing: usize,
     waiting: Replies,
     requests: u64,
     outbox: BTreeMap<Address, Vec<Message>>,
@@ -250,6 +252,7 @@ impl Worker {
             // The client may have disconnected.
             let _ = client.send(());
         }
+        self.report_divergence(state);
         if state.engine.wants_submit() {
             self.written.notify_one();
         }
@@ -600,6 +603,7 @@ pub(crate) fn run(
             scans: Scans::default(),
             storage,
             refuses: false,
+            differing: 0,
             waiting: Replies::default(),
             requests: run.first_number,
             outbox: BTreeMap::new(),

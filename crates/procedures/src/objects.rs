@@ -41,7 +41,7 @@ struct Held {
 /// Reason why a program gets no answer.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The program handles it, which means that it fails.
+    /// The interpreter receives the refusal, and the program fails.
     Refused(Refusal),
     /// The caller lacks a right.
     Denied(String),
@@ -179,7 +179,7 @@ fn work(outcome: &Outcome) -> u64 {
 enum Wrong {
     /// The key has this type.
     Type(Type),
-    /// An error of a number.
+    /// An operation fails on the value, for example because a number overflows.
     Number(OpError),
 }
 

@@ -324,6 +324,8 @@ pub struct SpeculativeState {
     pub predicted: u64,
     /// How many of them had the final result at first.
     pub accurate: u64,
+    /// Sites whose results differ, if there are any.
+    pub divergence: Option<solera_creek::Divergence>,
 }
 
 /// A final operation.

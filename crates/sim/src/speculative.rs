@@ -289,13 +289,17 @@ impl SpeculativeSessions {
             }
             // The sessions await no operations of others.
             Response::Forgotten { .. } | Response::Reached => return,
+            Response::Diverged(ref divergence) => {
+                self.record.problems.push(format!("{from:?} differs from others: {divergence:?}"));
+                true
+            }
             Response::Busy => {
                 world.tally.count("creek: operations refused");
                 self.record.forget(request);
                 true
             }
         };
-        if !matches!(response, Response::Busy) {
+        if !matches!(response, Response::Busy | Response::Diverged(_)) {
             self.record.reply(from.site.index(), request, response, last);
         }
         let waits = |session: &Session| session.waits == Some(request);

@@ -19,9 +19,8 @@ use crate::value::{Order, Value};
 pub enum Condition {
     /// A condition of the specification, by the last number of its clause: 3.3.2.1 to 3.3.2.12.
     ///
-    /// Clause 3.3.2.11 holds for the initial database only. What is checked in its place is that
-    /// the orders that are not new are the 2,100 initial ones and those that `C_DELIVERY_CNT`
-    /// counts.
+    /// Clause 3.3.2.11 holds for the initial database only. The check counts the orders that are
+    /// not new instead: they must be the 2,100 initial ones and those that `C_DELIVERY_CNT` counts.
     Clause(u8),
     /// An index contains what the rows imply. The indexes are
     /// [`OldestNewOrder`](Register::OldestNewOrder), [`LastOrder`](Register::LastOrder), and
@@ -197,7 +196,8 @@ impl Check {
         }
     }
 
-    /// Returns the registers with a value that `register` names for the orders of a district.
+    /// Returns the orders of a district for which the register that `register` names has a value,
+    /// with this value.
     fn of_district(
         &self,
         district: District,
@@ -263,7 +263,7 @@ impl Check {
         self.expect(Condition::Clause(7), order, delivered.is_none(), carrier.is_none());
     }
 
-    /// Checks 3.3.2.10 and 3.3.2.12 for a customer, who has placed these new orders.
+    /// Checks 3.3.2.10 and 3.3.2.12 for a customer who has placed these new orders.
     fn balance(&mut self, customer: Customer, placed: &[OrderId]) {
         let district = customer.district;
         let orders = [OrderId { district, id: first_order(customer) }];

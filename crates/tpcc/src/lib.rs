@@ -19,8 +19,8 @@
 //! # How the tables are stored
 //! - A register contains the columns of a row that the same transactions write. `W_YTD` and `D_YTD`
 //!   are therefore apart from `D_NEXT_O_ID`, and a customer's balance is apart from its payments.
-//! - Columns that no transaction writes are in no register, because they cannot conflict. ITEM has
-//!   none.
+//! - Columns that no transaction writes are in no register, because they cannot conflict. ITEM
+//!   therefore has no registers.
 //! - The lines of an order are in one register, because all transactions use them together.
 //! - Rows are found by name only. Three indexes replace searches: a customer's last order, the
 //!   oldest new order of a district, and `C_PAYMENT_CNT`, which numbers a customer's rows of
@@ -28,11 +28,11 @@
 //!
 //! # Departures from the specification
 //! - Texts that no transaction displays are left out: the names of warehouses and districts,
-//!   `H_DATA`, `S_DIST_xx` and `OL_DIST_INFO`. Of `I_DATA` and `S_DATA` there is only whether they
-//!   contain "ORIGINAL".
+//!   `H_DATA`, `S_DIST_xx` and `OL_DIST_INFO`. Of `I_DATA` and `S_DATA`, the crate computes only
+//!   whether they contain "ORIGINAL".
 //! - Dates of initial rows are 0.
-//! - New-Order looks up all items before it reads the stock, so one that is rolled back reads
-//!   `D_NEXT_O_ID` only.
+//! - New-Order looks up all items before it reads the stock, so a New-Order that is rolled back
+//!   reads no register but `D_NEXT_O_ID`.
 //! - Delivery is executed at once, and its response is what the specification writes to a file.
 //!
 //! ```

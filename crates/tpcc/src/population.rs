@@ -13,15 +13,15 @@ use crate::value::{History, Line, Order, Payments, Stock, Value};
 
 /// Number of items, and of rows of STOCK in each warehouse.
 pub const ITEMS: u32 = 100_000;
-/// Districts of a warehouse.
+/// Number of districts of a warehouse.
 pub const DISTRICTS: u8 = 10;
-/// Customers of a district.
+/// Number of customers of a district.
 pub const CUSTOMERS: u16 = 3000;
-/// Different last names.
+/// Number of different last names.
 pub(crate) const LAST_NAMES: u16 = 1000;
-/// Initial orders of a district, one of each customer.
+/// Number of initial orders of a district, one of each customer.
 pub(crate) const ORDERS: u32 = 3000;
-/// The first of the initial orders that are not delivered yet.
+/// Id of the first initial order that is not delivered yet.
 pub(crate) const FIRST_NEW_ORDER: u32 = 2101;
 /// Amount of the initial payment of each customer, in cents.
 pub(crate) const FIRST_PAYMENT: u32 = 1000;
@@ -51,18 +51,18 @@ enum Columns {
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) address: Arc<Address>,
-    /// In hundredths of a percent.
+    /// Tax in hundredths of a percent.
     pub(crate) tax: u16,
 }
 
-/// What New-Order needs of a customer.
+/// Columns of a customer that New-Order needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Terms {
     /// `C_LAST` as a number.
     pub(crate) last: u16,
     /// Whether `C_CREDIT` is "GC".
     pub(crate) good_credit: bool,
-    /// In hundredths of a percent.
+    /// Discount in hundredths of a percent.
     pub(crate) discount: u16,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Terms {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     pub(crate) name: Box<str>,
-    /// In cents.
+    /// Price in cents.
     pub(crate) price: u32,
     /// Whether `I_DATA` contains "ORIGINAL".
     pub(crate) original: bool,
@@ -81,7 +81,7 @@ pub(crate) struct Item {
 struct Names {
     /// Customers, ordered by last name and `C_FIRST`.
     customers: Box<[u16]>,
-    /// Index of the first customer of each last name, and the number of customers.
+    /// Index of the first customer of each last name; the last entry is the number of customers.
     starts: Box<[u16]>,
 }
 

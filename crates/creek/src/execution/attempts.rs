@@ -1,4 +1,4 @@
-//! Operations that clients of this site invoke weakly, until they have a place.
+//! Weak operations of this site's clients that have no place in the order yet.
 //!
 //! Such an operation is executed after all others. If something that it has read has changed before
 //! the execution counts, it is executed again.
@@ -18,15 +18,17 @@ use crate::order::Place;
 
 /// Number of executions by jobs after which the machine executes an operation itself.
 const MOST: usize = 8;
-/// Number of strong operations of the site that get their places before one with a result.
+/// Number of the site's strong operations that may get their places while an operation with a
+/// result waits.
 const PASSED: usize = 32;
-/// Number of waiting operations among which one is searched that conflicts with none.
+/// Number of waiting operations that are examined for one without a conflict.
 const LOOKED_AT: usize = 64;
 
 /// An operation, its number, and the result of its last execution by a job.
 pub(crate) type Ready<P> = (u64, Arc<<P as Procedures>::Operation>, Option<Done<P>>);
 
-/// Number of final operations, and ids of the others that were executed before an operation.
+/// Operations before an operation: the number of final ones, and the ids of the other executed
+/// ones.
 pub(crate) type Before = (u64, Vec<OperationId>);
 
 /// Operations that have no place yet, in the order of their invocation.
@@ -38,12 +40,12 @@ pub(crate) struct Attempts<P: Procedures> {
     ready: BTreeSet<u64>,
     /// Operations that wait for a job, or for the machine if it begins no jobs.
     waiting: BTreeSet<u64>,
-    /// Number of strong operations of the site that got their places while one with a result
-    /// waited.
+    /// Number of strong operations of the site that got their places while an operation with a
+    /// result waited.
     passed: usize,
     /// Operations that only read, with results that can be returned in any state.
     reads: BTreeSet<u64>,
-    /// Classes of operations that jobs execute or have executed.
+    /// Classes of operations that jobs execute or have executed, each with the operation's number.
     busy: BTreeMap<u64, u64>,
 }
 
@@ -51,7 +53,8 @@ pub(crate) struct Attempts<P: Procedures> {
 struct Attempt<P: Procedures> {
     invoked: Invoked<P>,
     classes: Vec<u64>,
-    /// The operation only reads, and its snapshot is a state that a response may show.
+    /// Operations before this one, if it only reads and its snapshot is a state that a response may
+    /// show.
     before: Option<Before>,
     /// Result of the last execution.
     result: Option<Done<P>>,
@@ -110,14 +113,14 @@ impl<P: Procedures> Attempts<P> {
         !self.ready.is_empty() || slots == 0 && !self.waiting.is_empty()
     }
 
-    /// Returns whether an operation with a place must be executed that probably conflicts.
+    /// Returns whether an operation that has a place, and probably conflicts, must be executed.
     pub(crate) fn has_conflict(&self, number: u64, classes: &Classes) -> bool {
         let attempt = self.attempts.get(&number);
         attempt.is_some_and(|attempt| classes.has_before(&attempt.classes, Place::End))
     }
 
     /// Takes the first operation that has a result or that the machine executes itself. Without
-    /// slots for jobs, it executes all.
+    /// slots for jobs, the machine executes all operations itself.
     pub(crate) fn take_ready(&mut self, slots: usize) -> Option<Ready<P>> {
         let waiting = self.waiting.first().filter(|_| slots == 0);
         let number = *self.ready.first().into_iter().chain(waiting).min()?;
@@ -127,8 +130,9 @@ impl<P: Procedures> Attempts<P> {
         Some((number, Arc::clone(&attempt.invoked.operation), attempt.result.take()))
     }
 
-    /// Takes the first operation that waits for a job, and that conflicts with none that must be
-    /// executed, as far as classes show. Looks at the first ones alone.
+    /// Takes the first operation that waits for a job and conflicts, according to the classes, with
+    /// no operation that must be executed or that a job executes. Examines only the first
+    /// `LOOKED_AT` operations.
     pub(crate) fn take_waiting(&mut self, classes: &Classes) -> Option<(u64, Arc<P::Operation>)> {
         let number = self.next_waiting(classes)?;
         self.waiting.remove(&number);
@@ -147,8 +151,8 @@ impl<P: Procedures> Attempts<P> {
         self.waiting.iter().take(LOOKED_AT).find(is_free).copied()
     }
 
-    /// Returns whether an operation with a result has waited while this number of strong operations
-    /// of the site got their places.
+    /// Returns whether an operation with a result has waited while `PASSED` strong operations of
+    /// the site got their places.
     pub(crate) fn is_passed(&self) -> bool {
         self.passed >= PASSED
     }
@@ -183,7 +187,8 @@ impl<P: Procedures> Attempts<P> {
         !self.reads.is_empty()
     }
 
-    /// Takes the result of an operation that only reads and was executed on such a state.
+    /// Takes the result of an operation that only reads and was executed on a state that a response
+    /// may show.
     pub(crate) fn take_read(&mut self) -> Option<(u64, Done<P>, Before)> {
         let number = self.reads.pop_first()?;
         let attempt = self.attempts.get_mut(&number)?;

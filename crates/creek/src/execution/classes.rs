@@ -51,7 +51,8 @@ impl Classes {
         }
     }
 
-    /// Returns whether an operation before a place must be executed that has one of the classes.
+    /// Returns whether an operation that has one of the classes, and a place before `place`, must
+    /// be executed.
     pub(crate) fn has_before(&self, classes: &[u64], place: Place) -> bool {
         let first = |class| self.open.get(class).and_then(BTreeSet::first);
         classes.iter().filter_map(first).any(|first| *first < place)

@@ -17,9 +17,9 @@ pub struct Job<P: Procedures> {
 
 /// An operation that is executed.
 pub(crate) enum Source<P: Procedures> {
-    /// It has a place in the order.
+    /// An operation that has a place in the order.
     Placed(Arc<Request<P::Operation>>),
-    /// It gets a place when its execution counts.
+    /// An operation that gets a place when its execution counts.
     Attempted(Arc<P::Operation>),
 }
 
@@ -37,9 +37,9 @@ impl<P: Procedures> Source<P> {
 pub struct Done<P: Procedures> {
     /// `None` for an operation without effect.
     pub(crate) response: Option<Arc<P::Response>>,
-    /// What the operation has read of other ones.
+    /// Values that the operation has read, except those that it wrote itself.
     pub(crate) reads: Values<P::Value>,
-    /// What it has written.
+    /// Changes of registers by the operation.
     pub(crate) writes: Writes<P::Value>,
 }
 

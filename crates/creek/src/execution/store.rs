@@ -25,15 +25,15 @@ pub(crate) type Held<V> = Option<Arc<V>>;
 /// Values of registers.
 pub(crate) type Values<V> = BTreeMap<Name, Held<V>>;
 
-/// What an operation has done to a register.
+/// Change of a register by an operation.
 pub(crate) enum Version<V> {
-    /// It has set the register.
+    /// The operation has set the register.
     Set(Held<V>),
-    /// It has added a change to it.
+    /// The operation has added a change to the value of the register.
     Merge(Arc<V>, Add<V>),
 }
 
-/// What an operation has done to registers.
+/// Changes of registers by an operation.
 pub(crate) type Writes<V> = BTreeMap<Name, Version<V>>;
 
 impl<V> Clone for Version<V> {
@@ -52,7 +52,7 @@ impl<V> fmt::Debug for Version<V> {
 }
 
 impl<V: Clone + PartialEq> Version<V> {
-    /// Returns the value of a register that had another value before.
+    /// Returns the value of a register after this version, from the value before it.
     fn after(&self, before: Held<V>) -> Held<V> {
         match self {
             Version::Set(value) => value.clone(),
@@ -71,20 +71,21 @@ impl<V: Clone + PartialEq> Version<V> {
     }
 }
 
-/// Registers after the final operations, and the versions that other operations have written.
+/// Values of the registers after the final operations, and the versions that all later operations
+/// have written.
 ///
 /// The maps are persistent: a clone takes constant time, and later changes do not show in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Store<V> {
     base: Named<Arc<V>>,
-    /// By the places of the operations that have written them.
+    /// Versions of each register, by the places of the operations that have written them.
     versions: Named<RedBlackTreeMapSync<Place, Version<V>>>,
     /// Bytes of the names and of the encodings of the values in `base`.
     bytes: usize,
 }
 
-/// The versions before a place, as they were when the snapshot was taken, and what an operation has
-/// read of them and written.
+/// The versions before the place of an operation, as they were when the snapshot was taken. With
+/// them, the values that the operation has read, and its writes.
 #[derive(Debug)]
 pub(crate) struct Snapshot<V> {
     store: Store<V>,
@@ -93,7 +94,7 @@ pub(crate) struct Snapshot<V> {
     writes: Writes<V>,
 }
 
-/// Registers after the final operations, as they were when this was made.
+/// Values of the registers after the final operations, at the time when the struct was made.
 pub(crate) struct Registers<V> {
     left: Named<Arc<V>>,
 }
@@ -149,7 +150,7 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
         known.map_or_else(|| Arc::from(key), Arc::clone)
     }
 
-    /// Returns what an operation at a place reads of a register.
+    /// Returns the value of a register that an operation at a place reads.
     pub(crate) fn read(&self, key: &[u8], place: Place) -> Held<V> {
         let mut merges = Vec::new();
         let versions = self.versions.get(key).map(|versions| versions.range(..place));
@@ -215,7 +216,7 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
         }
     }
 
-    /// Sets a register of the state after the final operations.
+    /// Sets the value that a register has after the final operations.
     pub(crate) fn set(&mut self, name: &Name, value: Held<V>) {
         let bytes = |value: &V| name.len() + codec::encoded_bytes(value);
         self.bytes -= self.base.get(name).map_or(0, |before| bytes(before));
@@ -252,13 +253,13 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
     }
 }
 
-/// Returns the value of a register after changes, of which the last one comes first.
+/// Returns the value of a register after changes. The list begins with the latest change.
 fn sum<V: Clone + PartialEq>(value: Held<V>, merges: &[&Version<V>]) -> Held<V> {
     merges.iter().rev().fold(value, |value, merge| merge.after(value))
 }
 
 impl<V> Snapshot<V> {
-    /// Returns what was read of other operations, and what was written.
+    /// Returns the values that the operation has read from the store, and its writes.
     pub(crate) fn into_accesses(self) -> (Values<V>, Writes<V>) {
         (self.reads.into_inner(), self.writes)
     }

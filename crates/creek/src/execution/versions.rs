@@ -1,16 +1,17 @@
-//! Multiversion execution (Creek §4.4): an operation is executed again only if something that it
-//! has read is not what it would read now.
+//! Multiversion execution (Creek §4.4): an operation is executed again only if it would read
+//! something else now than it has read.
 //!
 //! Each write of an operation that is not final creates a version of a register, at the place of
 //! the operation in the order. An operation reads, of each register, the last version before its
-//! place. It records what it has read. When versions appear, change, disappear or move, the
-//! operations that have read the register after them are compared with what they would read now.
+//! place. It records what it has read. When a version appears, changes, disappears or moves, the
+//! executor checks the operations at later places that have read the register: what each has read
+//! is compared with what it would read now.
 //!
 //! Operations that are not short are executed by jobs, each on a snapshot, several at a time. The
 //! result of a job counts if the operation would read now what the job has read. Otherwise the
 //! operation is executed again. Results count in causal order.
 //!
-//! The state is *exact* while nothing must be executed again: then it is that of a sequential
+//! The state is *exact* while nothing must be executed again: it then equals that of a sequential
 //! execution of the executed operations. An operation that a client of this site invokes weakly is
 //! first executed after all others, and gets its place when that execution counts in an exact
 //! state.
@@ -56,11 +57,11 @@ pub(crate) struct Versions<P: Procedures> {
     invalid: BTreeSet<Place>,
     /// Operations that have not been executed.
     fresh: BTreeSet<OperationId>,
-    /// Those of them that were there before a restart.
+    /// Operations that were there before a restart and have not been executed since.
     restored: BTreeSet<OperationId>,
     /// The stream of this site.
     own: Option<StreamId>,
-    /// Operations that have been executed since the last look at them.
+    /// Operations that were executed for the first time since the last [`Versions::take_newly`].
     newly: Vec<OperationId>,
     held: Results,
     /// Executed operations for which clients wait, and whose responses have not been reported.
@@ -79,21 +80,21 @@ pub(crate) struct Versions<P: Procedures> {
     without: Without<Rule>,
 }
 
-/// What a job executes.
+/// An operation that a job executes.
 #[derive(Clone, Copy, Debug)]
 enum Target {
-    /// An operation at its place.
+    /// An operation that has this place.
     Place(Place),
     /// An operation that has no place yet.
     Attempt(u64),
 }
 
-/// Results that wait until the operations in the contexts of theirs are executed.
+/// Results that wait until the operations in the contexts of their own operations are executed.
 #[derive(Debug, Default)]
 struct Results {
-    /// Places of the operations with such results.
+    /// Places of the operations whose results wait.
     places: BTreeMap<OperationId, Place>,
-    /// These operations by one for which they wait.
+    /// Operations whose results wait, by the operation for which they wait.
     waiting: BTreeMap<OperationId, Vec<OperationId>>,
 }
 
@@ -107,7 +108,7 @@ struct Operation<P: Procedures> {
     executed: Option<Execution<P>>,
     /// The job that executes it.
     job: Option<JobId>,
-    /// A result that waits.
+    /// Result of an execution that waits for other operations.
     result: Option<Done<P>>,
 }
 
@@ -115,9 +116,9 @@ struct Operation<P: Procedures> {
 #[derive(Debug)]
 struct Execution<P: Procedures> {
     response: Option<Arc<P::Response>>,
-    /// What it has read of other operations.
+    /// Values that it has read, except those that it wrote itself.
     reads: Values<P::Value>,
-    /// What it has written.
+    /// Registers that it has written.
     writes: BTreeSet<Name>,
     /// Whether it replaces another execution.
     again: bool,
@@ -182,7 +183,8 @@ impl<P: Procedures> Versions<P> {
         after.next().is_some_and(|(_, operation)| operation.executed.is_some())
     }
 
-    /// Reports the responses to an operation from now on where they are settled, the last one too.
+    /// Reports the responses to an operation from now on when they are settled, including that of
+    /// its last execution.
     pub(crate) fn watch(&mut self, place: Place) {
         let Some(operation) = self.operations.get_mut(&place) else { return };
         operation.kind = Kind::Awaited;
@@ -218,7 +220,8 @@ impl<P: Procedures> Versions<P> {
         self.attempts.cancel(client)
     }
 
-    /// Notes that a run begins. What was there before is executed before clients are answered.
+    /// Notes that a run begins. Operations that were there before are executed before any client is
+    /// answered.
     pub(crate) fn start(&mut self, own: StreamId) {
         self.restored.clone_from(&self.fresh);
         self.own = Some(own);
@@ -227,7 +230,7 @@ impl<P: Procedures> Versions<P> {
     /// Gives an attempted operation, which has its place now, the result of its execution.
     pub(crate) fn complete(&mut self, place: Place, done: Done<P>) {
         let Some(operation) = self.operations.get(&place) else { return };
-        // A clock at its end gives places that are not the last.
+        // If the clock has reached its greatest time, the place need not be the last one.
         if self.are_valid(place, &done.reads) {
             self.stale[usize::from(!operation.is_short)].remove(&place);
             self.install(place, done);
@@ -245,7 +248,7 @@ impl<P: Procedures> Versions<P> {
                 self.insert(procedures, *to, Arc::clone(request), Kind::Other);
                 continue;
             };
-            // If nothing lies between the places, everybody reads what it has read.
+            // If nothing lies between the places, every operation still reads what it has read.
             let between = (Bound::Excluded(*to), Bound::Excluded(*from));
             let jumps = self.operations.range(between).next().is_some();
             self.relocate_entries(&operation, (*from, *to));
@@ -266,7 +269,8 @@ impl<P: Procedures> Versions<P> {
                 affected.insert((*to, name));
             }
         }
-        // Only an operation that has moved can have lost those for which it waits.
+        // A parked operation is examined again only if it has moved itself: those for which it
+        // waits may then no longer be before it.
         for (_, to, _) in moves {
             if self.classes.is_parked(*to) {
                 self.enqueue(*to);
@@ -298,8 +302,8 @@ impl<P: Procedures> Versions<P> {
         }
     }
 
-    /// Moves the versions and reads of an execution to another place. Adds to `affected` who may
-    /// read another value of which register then.
+    /// Moves the versions and reads of an execution to another place. Adds to `affected` the
+    /// operations that may read another value then, with the register.
     fn relocate_execution(
         &mut self,
         executed: &Execution<P>,
@@ -336,7 +340,7 @@ impl<P: Procedures> Versions<P> {
         }
     }
 
-    /// Notes that an operation is executed, for those that wait for it.
+    /// Notes that an operation is executed, and enqueues those that have waited for it.
     fn close(&mut self, place: Place) {
         let Some(operation) = self.operations.get(&place) else { return };
         for place in self.classes.remove(&operation.classes, place) {
@@ -354,7 +358,7 @@ impl<P: Procedures> Versions<P> {
         reads.iter().all(|(name, had)| self.is_valid(place, name, had))
     }
 
-    /// Marks an operation as stale, unless a job executes it: that one's result is examined anyway.
+    /// Marks an operation as stale, unless a job executes it: the job's result is examined anyway.
     fn enqueue(&mut self, place: Place) {
         self.classes.unpark(place);
         let operation = &self.operations[&place];
@@ -376,7 +380,8 @@ impl<P: Procedures> Versions<P> {
                 self.close(place);
                 return Progress::Working;
             }
-            // An earlier operation of a class may lack this one, and must not wait for it then.
+            // The result of an earlier operation of a class may wait for this operation. This one
+            // must not wait for that operation then.
             let is_lacked = self.held.waiting.contains_key(&operation.request.id);
             if slots > 0 && !is_lacked && self.classes.has_before(&operation.classes, place) {
                 self.classes.park(place);
@@ -405,7 +410,7 @@ impl<P: Procedures> Versions<P> {
         id
     }
 
-    /// Executes an operation that has no place after all others, or returns one whose execution
+    /// Executes, after all others, an operation that has no place, or returns one whose execution
     /// counts.
     fn step_attempts(&mut self, procedures: &Arc<P>, slots: usize, finals: u64) -> Progress<P> {
         let job = |store: &Store<P::Value>, operation| {
@@ -448,7 +453,7 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Returns whether the execution of an operation without a place counts: it would read the same
-    /// now, and no operation is under way that probably changes that.
+    /// now, and no operation that probably changes that is under way.
     fn may_place(&self, number: u64, done: &Done<P>) -> bool {
         let conflicts = self.attempts.has_conflict(number, &self.classes);
         !conflicts && self.are_valid(Place::End, &done.reads)
@@ -465,7 +470,7 @@ impl<P: Procedures> Versions<P> {
     /// Returns whether the state before a place is exact, and contains the operations that are
     /// committed, and those that were there before a restart.
     fn is_exact_before(&self, place: Place) -> bool {
-        // Committed operations that are executed are final, unless one before them is not.
+        // A committed operation is final when it and all operations before it are executed.
         let first = self.operations.keys().next().filter(|first| **first < place);
         let is_final = !matches!(first, Some(Place::Committed(_)));
         let is_exact = self.invalid.first().is_none_or(|first| *first > place);
@@ -473,8 +478,8 @@ impl<P: Procedures> Versions<P> {
         is_whole || !self.waits_until_exact || !self.without.keeps(Rule::AnswerExact)
     }
 
-    /// Returns the first operation that is executed next: the first of all without slots, and
-    /// otherwise a short one if there is one.
+    /// Returns the operation that is executed next. Without slots, this is the first of all;
+    /// otherwise it is the first short one, if there is one.
     fn next_stale(&self, slots: usize) -> Option<Place> {
         let [short, long] = self.stale.each_ref().map(|stale| stale.first().copied());
         match slots {
@@ -530,8 +535,8 @@ impl<P: Procedures> Versions<P> {
         }
     }
 
-    /// Returns an operation that has not been executed, and that is in the context of another one
-    /// or an earlier one of its site.
+    /// Returns an operation for which the result of `operation` must wait: one that has not been
+    /// executed, and that is in the context of `operation` or is an earlier one of its site.
     fn lacking(&self, operation: &Operation<P>) -> Option<OperationId> {
         let is_needed = self.waits_until_exact && self.without.keeps(Rule::ExecuteContext);
         if operation.executed.is_some() || !is_needed {
@@ -651,8 +656,8 @@ impl<P: Procedures> Versions<P> {
         self.next_stale(slots).is_some() || has_attempt
     }
 
-    /// Returns the ids of the executed operations before a place, in order, and how many committed
-    /// ones, without a gap, are the first of them.
+    /// Returns the ids of the executed operations before a place, in order, and how many of them,
+    /// from the first one on and without a gap, are committed.
     pub(crate) fn before(&self, place: Place) -> (usize, Vec<OperationId>) {
         let all = self.operations.range(..place);
         let is_committed = |(place, operation): &(&Place, &Operation<P>)| {
@@ -675,7 +680,7 @@ impl<P: Procedures> Versions<P> {
         }
         let operation = self.remove(place)?;
         let executed = operation.executed?;
-        // Every other operation comes later, and reads of the base what it read of the version.
+        // Every other operation comes later, and reads the same from the base as from the version.
         executed.writes.iter().for_each(|name| self.store.make_final(name, place));
         Some((operation.request, executed.response))
     }
@@ -703,7 +708,7 @@ impl<P: Procedures> Versions<P> {
         self.store.size()
     }
 
-    /// Sets a register of the state after the final operations. No operation may be there.
+    /// Sets a register of the state after the final operations. There must be no operations yet.
     pub(crate) fn restore(&mut self, key: RegisterKey, value: P::Value) {
         self.store.set(&Arc::from(key), Some(Arc::new(value)));
     }
@@ -719,8 +724,9 @@ mod tests {
     use crate::object::Access;
     use crate::order::Order;
 
-    /// Reads registers, and writes a number that depends on what was read to others, or removes
-    /// them. Fails, without a write, if the sum of what was read is a multiple of five.
+    /// Reads registers. Writes to other registers a number that depends on what was read, or
+    /// removes these registers. Fails, without a write, if the sum of what was read is a multiple
+    /// of five.
     #[derive(Debug)]
     struct Mix;
 
@@ -847,8 +853,8 @@ mod tests {
     }
 
     /// Changes an order at random, and compares the last responses with a sequential execution of
-    /// the order that it has become. Returns the number of executions, and of operations that would
-    /// have been executed again if all after a change were.
+    /// the order that it has become. Returns the number of executions, and how many there would
+    /// have been if every change repeated all operations after it.
     fn compare(seed: u64) -> (u64, u64) {
         let mut random = Random::new(seed);
         let (mut order, mut versions) = (Order::new(), Versions::<Mix>::new(&config()));

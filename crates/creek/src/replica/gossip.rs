@@ -8,6 +8,7 @@ use solera_time::{Monotonic, SiteId};
 
 use super::Replica;
 use crate::config::Rule;
+use crate::digest::Digest;
 use crate::ids::StreamId;
 use crate::message::Message;
 use crate::object::Procedures;
@@ -29,6 +30,9 @@ impl<P: Procedures> Replica<P> {
             Message::Heads { heads, answer } => self.on_heads(now, from, &heads, answer),
             Message::Missing { stream, after } => self.on_missing(from, stream, after),
             Message::Consensus(_) => {}
+            Message::Digest { position, digest, answer } => {
+                self.on_digest(from, position, digest, answer);
+            }
         }
     }
 
@@ -116,6 +120,7 @@ impl<P: Procedures> Replica<P> {
         std::mem::take(&mut self.late).iter().for_each(|record| self.record(record));
         self.remove_done();
         self.report();
+        self.report_digest();
         self.settle(now, leads);
     }
 
@@ -137,6 +142,41 @@ impl<P: Procedures> Replica<P> {
         for site in self.config.others() {
             self.send(site, Message::Heads { heads: heads.clone(), answer: false });
         }
+    }
+
+    /// Reports the digest of the final operations, if there are more than at the last report.
+    fn report_digest(&mut self) {
+        let (position, digest) = (self.order.finals(), self.digest);
+        if !self.comparison.is_due(position) {
+            return;
+        }
+        self.comparison.note_reported(position);
+        for site in self.config.others() {
+            self.send(site, Message::Digest { position, digest, answer: false });
+        }
+    }
+
+    fn on_digest(&mut self, from: SiteId, position: u64, digest: Digest, answer: bool) {
+        if position > self.order.finals() {
+            return self.comparison.expect(from, position, digest);
+        }
+        // A site that is far behind compares a later position when it reaches it.
+        let Some(own) = self.history.digest(position) else { return };
+        self.comparison.compare(from, position, digest, own);
+        self.note_divergence();
+        if !answer {
+            return self.send(from, Message::Digest { position, digest: own, answer: true });
+        }
+        if let Some(position) = self.comparison.probe(from)
+            && let Some(digest) = self.history.digest(position)
+        {
+            self.send(from, Message::Digest { position, digest, answer: false });
+        }
+    }
+
+    /// Determines whether the site stops giving results.
+    pub(super) fn note_divergence(&mut self) {
+        self.divergence = self.comparison.divergence(self.config.topology.sites());
     }
 
     /// Commits tentative weak operations with an operation without effect, if no client does it
@@ -164,7 +204,9 @@ impl<P: Procedures> Replica<P> {
 
     /// Starts the timer if it is needed.
     pub(crate) fn set_timer(&mut self, now: Monotonic) {
-        let is_needed = self.order.tentative_len() > 0 || self.streams.open().next().is_some();
+        let is_needed = self.order.tentative_len() > 0
+            || self.streams.open().next().is_some()
+            || self.comparison.is_due(self.order.finals());
         if self.next_tick.is_none() && is_needed {
             self.next_tick = Some(now.after(self.config.timing.tick));
         }

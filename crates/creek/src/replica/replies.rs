@@ -38,6 +38,8 @@ impl<P: Procedures> Replica<P> {
         response: Response<P::Response>,
         last: bool,
     ) {
+        let stopped = self.divergence.as_ref().filter(|divergence| divergence.is_stopped);
+        let response = stopped.map_or(response, |it| Response::Diverged(it.clone()));
         self.out.push_back(Output::<P>::Reply { request, response, last });
     }
 

@@ -32,12 +32,13 @@ pub(crate) struct Waits<R> {
     finals: Index,
     /// Requests that follow an operation and have not been compared with its last response.
     unchecked: BTreeSet<RequestId>,
-    /// Barriers for which an operation without effect must commit weak operations.
+    /// Barriers whose past is delivered, and which may need an operation without effect that
+    /// commits the weak operations of this past.
     uncovered: BTreeSet<RequestId>,
     /// The last operation without effect that was invoked for barriers.
     helper: Option<CastId>,
-    /// The last strong operation of this site, with what the site had delivered up to it. Its
-    /// context contains the weak operations among them.
+    /// The last strong operation of this site, with the past that the site had delivered by then.
+    /// The operation's context contains the weak operations of that past.
     cover: Option<(CastId, Past)>,
 }
 
@@ -58,7 +59,7 @@ struct Pending {
     is_barrier: bool,
     /// Whether all of it is delivered.
     is_delivered: bool,
-    /// The operation in the index.
+    /// The operation of the past for which the request waits now, as in the index.
     on: OperationId,
 }
 
@@ -76,7 +77,7 @@ impl<R> Waits<R> {
         }
     }
 
-    /// Notes a strong operation of this site, and what the site has delivered up to it.
+    /// Notes a strong operation of this site, and the past that the site has delivered by then.
     pub(super) fn note_cast(&mut self, cast: CastId, past: Past) {
         self.cover = Some((cast, past));
     }
@@ -215,10 +216,11 @@ impl<P: Procedures> Replica<P> {
         self.reply(request, Response::Revised(tentative), true);
     }
 
-    /// Continues what waits. Returns whether an operation was invoked.
+    /// Answers the requests whose wait is over. Returns whether an operation was invoked for
+    /// barriers.
     pub(super) fn resume_waits(&mut self, now: Now) -> bool {
         if self.execution.is_idle(&self.order) {
-            // Now the last response of each operation is the one of the present order.
+            // Now the last response of each operation is its response in the present order.
             for request in std::mem::take(&mut self.waits.unchecked) {
                 self.compare(request, None);
             }
@@ -275,16 +277,16 @@ impl<P: Procedures> Replica<P> {
         waits.requests.insert(request, Wait::Past(pending));
     }
 
-    /// Continues a request that no index contains.
+    /// Continues a request that was removed from its index.
     fn advance_again(&mut self, request: RequestId) {
         if let Some(Wait::Past(pending)) = self.waits.requests.remove(&request) {
             self.advance(request, pending);
         }
     }
 
-    /// Invokes an operation without effect if barriers need one and none is under way: the weak
-    /// operations of their pasts are committed with it. So any number of barriers costs one
-    /// operation at a time. Returns whether it has invoked one.
+    /// Invokes an operation without effect if barriers need one and none is under way. The weak
+    /// operations of the barriers' pasts are committed with this operation. So any number of
+    /// barriers costs one operation at a time. Returns whether an operation was invoked.
     fn cover_barriers(&mut self, now: Now) -> bool {
         let is_under_way = |cast: CastId| self.undecided.contains_key(&cast);
         if self.waits.uncovered.is_empty() || self.waits.helper.is_some_and(is_under_way) {

@@ -79,6 +79,7 @@ pub(crate) fn text(reply: &Response<String>) -> &str {
         Response::Busy => "busy",
         Response::Forgotten { .. } => "forgotten",
         Response::Reached => "reached",
+        Response::Diverged(_) => "diverged",
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod baselines;
 mod cluster;
+mod divergence;
 mod jobs;
 mod protocol;
 mod waits;

@@ -107,6 +107,8 @@ impl Node {
             if let Output::<Lists>::Reply { response, .. } = &output {
                 let past = self.machine.past();
                 self.check_past(&past, response);
+                let is_whole = self.config.without.rule().is_none();
+                assert!(!is_whole || self.machine.divergence().is_none(), "sites differ");
                 self.pasts.push_back(past);
             }
             self.pending.push_back(output);

@@ -30,7 +30,7 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// All metrics, in the order of the reference.
-pub static METRICS: [Metric; 77] = [
+pub static METRICS: [Metric; 78] = [
     gauge("solera_build_info", &["version"], "Always 1; its label is the version."),
     gauge("solera_site_alive", &[], "Whether the site runs."),
     gauge("solera_keys", &[], "Keys stored at the site."),
@@ -246,6 +246,11 @@ pub static METRICS: [Metric; 77] = [
         "solera_speculative_leads",
         &[],
         "1 if the site leads the broadcast that orders strong operations of the speculative space, otherwise 0.",
+    ),
+    gauge(
+        "solera_speculative_differing_sites",
+        &[],
+        "Sites whose results of the same operations of the speculative space differ from this site's.",
     ),
     counter(
         "solera_journal_records_total",

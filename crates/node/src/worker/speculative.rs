@@ -1,5 +1,6 @@
 //! Requests to the machine of the speculative space, which one worker of each site runs.
 
+use solera_config::areas::SITES;
 use solera_creek::{Command, Final, Response};
 use solera_machine::{Address, codec};
 use solera_procedures::{Procedure, Returned};
@@ -8,10 +9,11 @@ use solera_session::{
 };
 use solera_site::speculative::Speculative;
 use tokio::sync::oneshot;
+use tracing::error;
 
-use super::Worker;
 use super::open_request::OpenRequest;
 use super::queued::pass_on;
+use super::{State, Worker};
 
 /// Most bytes of operations that SOLERA.LOG returns, unless one alone is longer.
 const MOST_LOGGED: usize = 16 << 20;
@@ -98,6 +100,26 @@ impl Worker {
         self.state.borrow().engine.machine().creek().map(action)
     }
 
+    /// Reports further sites whose results differ from this site's.
+    pub(super) fn report_divergence(&self, state: &mut State) {
+        let Some(found) = state.engine.machine().creek().and_then(Speculative::divergence) else {
+            return;
+        };
+        if found.sites.len() == state.differing {
+            return;
+        }
+        state.differing = found.sites.len();
+        let others: Vec<&str> = found.sites.iter().map(|it| self.site_name(*it)).collect();
+        let (site, others) = (self.site_name(self.address.site), others.join(", "));
+        error!(
+            target: SITES,
+            site,
+            "the results of the speculative space at {site} differ from those of {others} after operation {}; {}",
+            found.after,
+            if found.is_stopped { "the site gives none any more" } else { "the site goes on" }
+        );
+    }
+
     /// Runs a request for another worker of the site.
     pub(super) async fn answer_speculative(
         &self,
@@ -136,5 +158,6 @@ fn state_of(machine: &Speculative) -> SpeculativeState {
         executions: status.executions,
         predicted: status.predicted,
         accurate: status.accurate,
+        divergence: machine.divergence().cloned(),
     }
 }

@@ -33,7 +33,7 @@ impl Request for State {
         let SpeculativeState { finals, committed, tentative, digest, .. } = state;
         let leader = state.leader.map(|site| session.worker.site_name(site).to_owned());
         let out = &mut session.out;
-        out.map(8);
+        out.map(10);
         for (name, number) in
             [("final", finals), ("committed", committed), ("tentative", tentative)]
         {
@@ -55,6 +55,17 @@ impl Request for State {
         for (name, number) in counts {
             out.bulk(name.as_bytes());
             out.integer(number.try_into().unwrap_or(i64::MAX));
+        }
+        out.bulk(b"differing");
+        let differing = state.divergence.as_ref().map_or(&[][..], |it| &it.sites);
+        out.array(differing.len());
+        for site in differing {
+            out.bulk(session.worker.site_name(*site).as_bytes());
+        }
+        out.bulk(b"differs-after");
+        match state.divergence {
+            Some(it) => out.integer(it.after.try_into().unwrap_or(i64::MAX)),
+            None => out.null(),
         }
     }
 }

@@ -9,6 +9,7 @@ use solera_resp::Protocol;
 use tokio::task::JoinSet;
 
 use super::ClientSession;
+use super::speculative::diverged;
 use crate::context::{Context, FromSpeculative, ToSpeculative};
 use crate::returned::write_returned;
 use crate::ticket::{Ticket, forgotten};
@@ -20,7 +21,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(200);
 /// Most operations that a session may follow at once.
 const MOST_FOLLOWED: usize = 10_000;
 
-/// Operations whose later results the client gets. Dropping it ends the requests.
+/// Operations whose later results the client gets. Dropping this value ends the requests.
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
     requests: JoinSet<Option<Next>>,
@@ -31,7 +32,7 @@ pub(crate) struct Followed {
 struct Next {
     id: OperationId,
     result: Later,
-    /// What the site had delivered then.
+    /// Operations that the site had delivered when it returned the result.
     past: Past,
 }
 
@@ -40,8 +41,8 @@ enum Later {
     /// The result has changed, and the client wants all changes.
     Revised(Returned),
     Stable(Returned),
-    /// The operation is final, and its result is no longer kept.
-    Forgotten,
+    /// There will be no result, for the reason in this error reply.
+    Failed(String),
 }
 
 impl<W: Context> ClientSession<W> {
@@ -58,9 +59,9 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// Sends the client the later results of an operation as they arrive: the final one, and with
-    /// `seen`, its present result, also those before that differ. Clients that speak RESP2 get
-    /// none.
+    /// Sends the client the final result of an operation when it arrives. If `seen` is given, the
+    /// last result that the client has got, also sends each earlier result that differs from the
+    /// previous one. Sends nothing to clients that speak RESP2.
     pub(crate) fn follow(&mut self, id: OperationId, seen: Option<Returned>) {
         if self.out.protocol == Protocol::Resp3 {
             let request = next_result(self.worker.clone(), id, seen);
@@ -99,7 +100,7 @@ impl<W: Context> ClientSession<W> {
         }
         let name = match result {
             Later::Revised(_) => "solera.revised",
-            Later::Stable(_) | Later::Forgotten => "solera.stable",
+            Later::Stable(_) | Later::Failed(_) => "solera.stable",
         };
         self.out.push(3);
         self.out.bulk(name.as_bytes());
@@ -110,7 +111,7 @@ impl<W: Context> ClientSession<W> {
                 self.follow(id, Some(returned));
             }
             Later::Stable(returned) => write_returned(&mut self.out, &returned),
-            Later::Forgotten => self.out.error(&forgotten(id)),
+            Later::Failed(error) => self.out.error(&error),
         }
     }
 }
@@ -132,7 +133,7 @@ async fn next_result<W: Context>(
             Some(FromSpeculative::Responded { response, past, .. }) => (*response, past),
             Some(FromSpeculative::TimedOut) => continue,
             Some(FromSpeculative::State(_) | FromSpeculative::Log(..)) => return None,
-            // The node of the worker may answer again.
+            // The node of the worker may be reachable again later.
             Some(FromSpeculative::Unreachable(_)) | None => {
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -141,7 +142,8 @@ async fn next_result<W: Context>(
         let result = match response {
             Response::Revised(revised) => Later::Revised(revised.response),
             Response::Stable { response, .. } => Later::Stable(response),
-            Response::Forgotten { .. } => Later::Forgotten,
+            Response::Forgotten { .. } => Later::Failed(forgotten(id)),
+            Response::Diverged(divergence) => Later::Failed(diverged(&*worker, &divergence)),
             _ => return None,
         };
         return Some(Next { id, result, past });

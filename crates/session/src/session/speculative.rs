@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use solera_commands::{CommandId, Unit};
-use solera_creek::{Command, Level, OperationId, Past, Response};
+use solera_creek::{Command, Divergence, Level, OperationId, Past, Response};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_machine::Address;
 use solera_procedures::{Procedure, Returned, Right, next_element};
@@ -23,7 +23,7 @@ const STRONG_PATIENCE: Duration = Duration::from_secs(10);
 /// A session's state for keys of the speculative space.
 #[derive(Debug, Default)]
 pub(crate) struct SpeculativeSession {
-    /// What the site had delivered at each reply to this session.
+    /// Operations that the site had delivered when it sent replies to this session.
     pub(crate) past: Past,
     /// Watched keys, and the digest of each when it was watched.
     watched: Vec<(Key, Result<Outcome, OpError>)>,
@@ -85,7 +85,7 @@ impl<W: Context> ClientSession<W> {
     /// Returns the operation of a command on keys.
     ///
     /// # Errors
-    /// The error reply, if such keys do not take the command.
+    /// The error reply, if keys of the space do not support the command.
     pub(crate) fn procedure_of(&self, plan: &Plan<'_>) -> Result<Procedure, String> {
         self.fit_types(plan)?;
         Ok(Procedure::of_steps(steps_of(plan).collect()))
@@ -139,11 +139,11 @@ impl<W: Context> ClientSession<W> {
                  and may still be",
                 self.speculative_space()
             )),
-            Some(_) => Err(self.unanswered()),
+            Some((other, _)) => Err(self.unexpected(&other)),
         }
     }
 
-    /// Waits until an operation is final. Returns `None` if it is not within the time `patience`.
+    /// Waits until an operation is final. Returns `None` if that takes longer than `patience`.
     ///
     /// # Errors
     /// The error reply.
@@ -165,7 +165,7 @@ impl<W: Context> ClientSession<W> {
                 }
                 Some((Response::Forgotten { .. }, _)) => return Err(forgotten(id)),
                 None => {}
-                Some(_) => return Err(self.unanswered()),
+                Some((other, _)) => return Err(self.unexpected(&other)),
             }
         }
     }
@@ -197,9 +197,9 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// Returns whether the client may learn the result of an operation. Nobody knows before which
-    /// keys a call of a transaction uses, so its result is for those with the same rights, and for
-    /// those who may read everything.
+    /// Returns whether the client may learn the result of an operation. The keys that a call of a
+    /// transaction uses are not known in advance. Only users with the same rights as its caller,
+    /// and users who may read all keys, may therefore learn its result.
     fn may_learn(&self, operation: &Procedure) -> bool {
         match operation {
             Procedure::Call(call) if self.worker.is_guarded() => {
@@ -226,6 +226,14 @@ impl<W: Context> ClientSession<W> {
         match self.worker.spec().spaces.run_speculative() {
             true => Ok(()),
             false => Err("ERR there is no space of level speculative".to_owned()),
+        }
+    }
+
+    /// Returns the error reply for a response that gives no result.
+    fn unexpected(&self, response: &Response<Returned>) -> String {
+        match response {
+            Response::Diverged(divergence) => diverged(&*self.worker, divergence),
+            _ => self.unanswered(),
         }
     }
 
@@ -291,7 +299,7 @@ impl<W: Context> ClientSession<W> {
         Address { site: self.worker.address().site, worker: SPECULATIVE_WORKER }
     }
 
-    /// Returns the error reply if the worker that runs the speculative space gives no answer.
+    /// Returns the error reply for a worker of the speculative space that gives no answer.
     fn speculative_unanswered(&self) -> String {
         match self.is_elsewhere() && self.worker.refuses().is_none() {
             true => format!(
@@ -309,7 +317,7 @@ impl<W: Context> ClientSession<W> {
         space.map_or_else(String::new, |space| space.name.clone())
     }
 
-    /// WATCH of keys of the speculative space.
+    /// Watches keys of the speculative space (WATCH).
     ///
     /// # Errors
     /// The error reply.
@@ -426,7 +434,7 @@ impl<W: Context> ClientSession<W> {
             match self.wait_speculative(command, round).await? {
                 Some((Response::Reached, _)) => return Ok(()),
                 None => {}
-                Some(_) => return Err(self.unanswered()),
+                Some((other, _)) => return Err(self.unexpected(&other)),
             }
         }
     }
@@ -437,7 +445,8 @@ fn steps_of(plan: &Plan<'_>) -> impl Iterator<Item = (Key, Op)> {
     let is_push = plan.command == CommandId::SoleraPush;
     plan.ops.iter().map(move |KeyOp { key, op }| {
         let op = match op {
-            // Their places in the order determine the places of elements, and no clock.
+            // The places of the operations in the order determine the places of the elements; no
+            // clock does.
             Op::HashSet(fields) if is_push => {
                 let elements =
                     (0..).zip(fields).map(|(at, (_, new))| (next_element(at), new.clone()));
@@ -458,7 +467,22 @@ pub(crate) enum Until {
     Final,
 }
 
-/// Returns the rest of the error reply about an operation that is not final in time.
+/// Returns the error reply of a site whose results differ from those of other sites.
+pub(super) fn diverged<W: Context>(worker: &W, divergence: &Divergence) -> String {
+    let space = worker.spec().spaces.speculative();
+    let others: Vec<&str> = divergence.sites.iter().map(|it| worker.site_name(*it)).collect();
+    format!(
+        "DIVERGED site {} gives no results of space '{}', because they differ from those of {} after operation {}; a \
+         command that was under way may have been done; use another site",
+        worker.site_name(worker.address().site),
+        space.map_or("", |space| &space.name),
+        others.join(", "),
+        divergence.after
+    )
+}
+
+/// Returns the text, after the code, of an error reply about an operation that is not final in
+/// time.
 fn not_final(id: OperationId) -> String {
     format!(
         "the operation is not final here yet, and may still be executed; too few sites may be connected, or the ticket \

@@ -159,7 +159,10 @@ impl Record {
                 let order = solera_creek::Claim { committed, tentative: Vec::new() };
                 (ReplyKind::Stable, Some(id), order, response)
             }
-            Response::Busy | Response::Forgotten { .. } | Response::Reached => return None,
+            Response::Busy
+            | Response::Forgotten { .. }
+            | Response::Reached
+            | Response::Diverged(_) => return None,
         };
         let tentative = order.tentative.into_iter().map(known).collect();
         let order = Claim { committed: order.committed as usize, tentative };
@@ -231,7 +234,8 @@ fn is_last(response: &Response<Returned>, strong: bool, last: bool) -> bool {
         Response::Stable { .. }
         | Response::Busy
         | Response::Forgotten { .. }
-        | Response::Reached => true,
+        | Response::Reached
+        | Response::Diverged(_) => true,
         Response::Tentative(Tentative { id: None, .. }) => true,
         Response::Tentative(_) if !strong => last,
         Response::Tentative(_) | Response::Revised(_) => false,

@@ -19,7 +19,8 @@ pub(crate) fn deliver(input: &Delivery, date: Date, rows: &mut Rows<'_>) -> Resp
 
 /// Delivers the oldest new order of a district. Returns its id, or `None` if there is none.
 fn deliver_oldest(district: District, carrier: u8, date: Date, rows: &mut Rows<'_>) -> Option<u32> {
-    // New orders have consecutive ids (clause 3.3.2.3), so there is none if this one is none.
+    // The new orders of a district have consecutive ids (clause 3.3.2.3). So if the order with the
+    // oldest id is not new, the district has no new order.
     let oldest = Register::OldestNewOrder(district);
     let id = rows.number(oldest)?;
     let order = OrderId { district, id };

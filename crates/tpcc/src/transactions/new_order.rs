@@ -62,7 +62,7 @@ pub(crate) fn place_order(input: &NewOrder, date: Date, rows: &mut Rows<'_>) -> 
 fn take(line: &Ordered, item: Item, home: u16, rows: &mut Rows<'_>) -> PlacedLine {
     let &Ordered { item: id, supply, quantity } = line;
     let mut stock = rows.stock(supply, id);
-    // At least 10 remain, because 91 are added otherwise.
+    // The stock is refilled by 91 if fewer than 10 would remain.
     let remains = stock.quantity.checked_sub(quantity).filter(|remains| *remains >= 10);
     stock.quantity = remains.unwrap_or_else(|| stock.quantity.saturating_add(91) - quantity);
     stock.year_to_date = stock.year_to_date.saturating_add(quantity.into());

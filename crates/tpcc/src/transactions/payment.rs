@@ -50,7 +50,7 @@ pub(crate) fn pay(input: &Payment, date: Date, rows: &mut Rows<'_>) -> Response 
     }))
 }
 
-/// Adds a change to an amount, which is the initial one before the first change.
+/// Adds a change to an amount. Before the first change, the amount is `initial`.
 fn sum(before: Option<Value>, initial: i64, change: &Value) -> Value {
     let amount = |value: &Value| if let Value::Amount(amount) = value { *amount } else { 0 };
     Value::Amount(before.map_or(initial, |before| amount(&before)).saturating_add(amount(change)))

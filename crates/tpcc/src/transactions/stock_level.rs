@@ -5,7 +5,7 @@ use crate::register::{OrderId, Register};
 use crate::response::Response;
 use crate::rows::{Rows, Tables};
 
-/// Number of orders whose items are looked at.
+/// Number of orders whose items are examined.
 const ORDERS: u32 = 20;
 
 /// Counts the items of the last orders of a district whose stock is below a threshold.

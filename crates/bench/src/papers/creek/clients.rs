@@ -21,11 +21,11 @@ pub(super) struct Clients {
     gap: f64,
     /// Whether clients invoke operations.
     is_open: bool,
-    /// Invocations that are measured.
+    /// Times of the invocations that are measured.
     window: Range<u64>,
     /// Operations, by their requests.
     invoked: Vec<Invoked>,
-    /// Requests of operations.
+    /// Number of the request for each operation.
     requests: BTreeMap<OperationId, usize>,
     /// Number of operations that update.
     updates: u64,
@@ -43,11 +43,11 @@ pub(super) struct Clients {
 struct Invoked {
     at: u64,
     class: Class,
-    /// Time of its execution.
+    /// Time that its execution takes.
     cost: Duration,
     /// Time until the first reply, and its response.
     first: Option<(u64, solera_tpcc::Response)>,
-    /// Time until the stable reply, and its response unless it is that of the first reply.
+    /// Time until the stable reply, and its response if it differs from that of the first reply.
     stable: Option<(u64, Option<solera_tpcc::Response>)>,
 }
 
@@ -78,7 +78,7 @@ impl Clients {
         (-share.ln() * self.gap) as u64
     }
 
-    /// Draws the next operation. Returns `None` when clients have ended.
+    /// Draws the next operation. Returns `None` when the load has ended.
     pub(super) fn invoke(&mut self, now: u64) -> Option<Input> {
         if !self.is_open {
             return None;
@@ -119,6 +119,7 @@ impl Clients {
                 None
             }
             Response::Forgotten { .. } | Response::Reached => None,
+            Response::Diverged(divergence) => panic!("the sites differ: {divergence:?}"),
         };
         if let Some(id) = id {
             self.requests.insert(id, number);
@@ -144,7 +145,7 @@ impl Clients {
         self.is_open = false;
     }
 
-    /// Returns the number of operations that are not done, if this number of updates is final.
+    /// Returns the number of operations that are not done, if `finals` updates are final.
     pub(super) fn backlog(&self, finals: u64) -> u64 {
         self.updates - finals.min(self.updates) + self.reading
     }

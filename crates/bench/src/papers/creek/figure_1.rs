@@ -44,7 +44,7 @@ pub(super) fn peaks(laboratory: &Laboratory<'_>) -> Result<Peaks, BenchError> {
     Ok(Peaks(searched.expect("each search has a result")))
 }
 
-/// Shares of the peak at which the schemes are compared. One of them is the half.
+/// Shares of the peak at which the schemes are compared. One of them is 0.5.
 fn shares(laboratory: &Laboratory<'_>) -> &'static [f64] {
     laboratory
         .effort
@@ -58,13 +58,14 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Returns Creek's median of weak replies over Archie's of the last replies to the same
-    /// operations.
+    /// Returns the ratio of two median latencies of weak operations: that of Creek's replies over
+    /// that of Archie's last replies.
     pub(super) fn weak(&self) -> f64 {
         median(&self.creek.weak()) / median(&self.archie.weak_last())
     }
 
-    /// Returns Creek's median of stable replies to strong operations over Archie's.
+    /// Returns the ratio of the median latencies of stable replies to strong operations: Creek's
+    /// over Archie's.
     pub(super) fn stable(&self) -> f64 {
         median(&self.creek.strong.stable) / median(&self.archie.strong.stable)
     }
@@ -74,7 +75,7 @@ fn median(of: &crate::histogram::Histogram) -> f64 {
     quantile_ms(of, 0.5)
 }
 
-/// Runs Creek and Archie at each setting, whose scheme is replaced.
+/// Runs Creek and Archie at each setting, in place of the setting's own scheme.
 pub(super) fn run_pairs(
     laboratory: &Laboratory<'_>,
     what: &str,
@@ -196,7 +197,8 @@ fn rows_of_latencies(shares: &[f64], pairs: &[Pair], half: usize, ours: &Pair) -
     rows
 }
 
-/// Measures Creek with replies as servers give them, at the highest load and at half of the peak.
+/// Measures Creek with exact replies, as servers give them, at the highest load and at half of the
+/// peak.
 fn rows_of_exact_replies(
     laboratory: &Laboratory<'_>,
     peaks: &Peaks,
@@ -267,7 +269,8 @@ fn rows_of_speculation(creek: &[&Measured], archie: &[&Measured]) -> Vec<Row> {
 }
 
 fn plots(runs: &[Vec<&Measured>; 4]) -> Vec<Plot> {
-    /// A name that follows that of the scheme, and the number.
+    /// Index of a scheme, a text that follows the scheme's name, and a function that returns the
+    /// plotted number.
     type Line = (usize, &'static str, fn(&Measured) -> f64);
     let plot = |title: &str, y: &'static str, lines: &[Line]| {
         let series = |(scheme, what, of): &Line| Series {
