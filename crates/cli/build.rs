@@ -1,4 +1,5 @@
-//! Records the profile of the build for `solera costs`, and makes the binary of the profile `release` smaller.
+//! Records the profile of the build for `solera costs`, and makes the binary of the profile
+//! `release` smaller.
 
 use std::env;
 use std::path::Path;

@@ -7,7 +7,7 @@
 //! | `micro` | transactions of three items, as in UniStore §8.2 |
 //! | `tpcc` | TPC-C in a speculative space, by transactions of a module |
 //! | `ycsb` | reads and updates of single values, as in Occult §8, also against Redis |
-//! | `driver` | the closed loop of clients with pauses |
+//! | `closed_loop` | the closed loop of clients with pauses |
 //! | `place`, `session` | addresses of the sites, and how transactions run |
 //! | `load` | filling a cluster before a run |
 //! | `spaces` | checks that a cluster has the spaces that a workload needs |
@@ -19,7 +19,7 @@
 //! | `virtual_cluster` | clusters in virtual time that are as busy as real ones |
 
 mod batch;
-mod driver;
+mod closed_loop;
 mod error;
 mod histogram;
 mod invariant;
@@ -46,7 +46,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use solera::{Client, Error, Token};
 
-pub use driver::Pace;
+pub use closed_loop::Pace;
 pub use error::BenchError;
 pub use histogram::Histogram;
 pub use invariant::Invariant;
@@ -58,7 +58,7 @@ pub use session::Strong;
 pub use tally::{Class, Count, Failures, Kind};
 pub use tpcc::Tpcc;
 
-use driver::{Ran, Workload, drive};
+use closed_loop::{Ran, Workload, run_workload};
 use rubis::Rubis;
 use session::BenchSessions;
 
@@ -142,7 +142,7 @@ pub fn run(
             runtime.block_on(filled).map_err(BenchError::Load)?;
             report("running");
             let micro = Arc::new(micro.clone());
-            let ran = drive(&micro, &BenchSessions::new(place, strong), pace)?;
+            let ran = run_workload(&micro, &BenchSessions::new(place, strong), pace)?;
             (micro.kinds(), ran.tally, Vec::new())
         }
         Work::Rubis { scale, contended, seed } => {
@@ -153,7 +153,7 @@ pub fn run(
             }
             report("running");
             let sessions = BenchSessions::new(place, strong);
-            let Ran { tally, visitors, tokens } = drive(&rubis, &sessions, pace)?;
+            let Ran { tally, visitors, tokens } = run_workload(&rubis, &sessions, pace)?;
             report("checking");
             let remembered = visitors.into_iter().map(|visitor| visitor.remembered).collect();
             let checked = runtime.block_on(async {

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use solera::{Client, Error};
 
 use crate::batch::Batch;
-use crate::driver::Workload;
+use crate::closed_loop::Workload;
 use crate::load::{Part, Writing};
 use crate::random::Random;
 use crate::session::{BenchSession, BenchSessions};

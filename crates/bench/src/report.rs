@@ -8,7 +8,7 @@ use solera_commands::counted;
 
 use serde_json::{Value, json};
 
-use crate::driver::Pace;
+use crate::closed_loop::Pace;
 use crate::histogram::Histogram;
 use crate::invariant::Invariant;
 use crate::session::Strong;

@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicU64;
 
 use solera::Error;
 
-use crate::driver::Workload;
+use crate::closed_loop::Workload;
 use crate::session::{BenchSession, BenchSessions};
 use crate::tally::{Done, Kind};
 use catalogue::Catalogue;

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use solera::{Client, Error, Token};
 
-use crate::driver::{Session, Sessions};
+use crate::closed_loop::{Sessions, WorkloadSession};
 use crate::place::TargetCluster;
 use crate::tally::{Aborts, Counters};
 
@@ -68,7 +68,7 @@ impl Sessions for BenchSessions {
     }
 }
 
-impl Session for BenchSession {
+impl WorkloadSession for BenchSession {
     fn take_aborts(&mut self) -> Aborts {
         let mut aborts = Aborts::new();
         if self.aborts > 0 {

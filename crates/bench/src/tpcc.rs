@@ -26,7 +26,7 @@ use solera::{Client, Error, Value};
 use solera_random::Random;
 use solera_tpcc::{Mix, Operation, Transaction};
 
-use crate::driver::{Pace, Ran, Workload, drive};
+use crate::closed_loop::{Pace, Ran, Workload, run_workload};
 use crate::error::BenchError;
 use crate::invariant::Invariant;
 use crate::place::TargetCluster;
@@ -121,7 +121,7 @@ pub(crate) fn run(
     let mix = Mix::new(tpcc.warehouses);
     let workload = Arc::new(Load { mix, sizes, seed: tpcc.seed });
     let Ran { tally, visitors, tokens } =
-        drive(&workload, &BenchSessions::new(place, strong), pace)?;
+        run_workload(&workload, &BenchSessions::new(place, strong), pace)?;
     report("checking");
     let acknowledged = visitors.iter().fold(Acknowledged::default(), |sum, visitor| Acknowledged {
         orders: sum.orders + visitor.acknowledged.orders,
@@ -140,7 +140,7 @@ pub(crate) fn run(
     Ok((KINDS.to_vec(), tally, checked.map_err(BenchError::Check)?))
 }
 
-/// What has been acknowledged to the clients.
+/// Orders and payments that have been acknowledged to the clients.
 #[derive(Clone, Copy, Debug, Default)]
 struct Acknowledged {
     /// Number of orders.

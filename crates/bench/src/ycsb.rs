@@ -18,7 +18,7 @@ use std::sync::Arc;
 use solera::Error;
 use tokio::task::{JoinSet, LocalSet};
 
-use crate::driver::{Pace, Sessions, Workload, drive};
+use crate::closed_loop::{Pace, Sessions, Workload, run_workload};
 use crate::error::BenchError;
 use crate::load::{self, Part, Writing};
 use crate::place::TargetCluster;
@@ -84,7 +84,7 @@ pub fn run(
     let all = pace.ramp_up + pace.warm_up + pace.window;
     report(&format!("running for {} s", all.as_secs()));
     let workload = Arc::new(ycsb.clone());
-    let ran = drive(&workload, target, pace)?;
+    let ran = run_workload(&workload, target, pace)?;
     let (sites, kinds) = (target.sites(), ycsb.kinds());
     Ok(YcsbReport::new(ycsb.to_string(), pace, ycsb.operations, sites, &kinds, ran.tally))
 }

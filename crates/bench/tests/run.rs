@@ -110,9 +110,9 @@ fn data_is_loaded_once_and_that_of_another_scale_refused() {
     let place = place(1, "none");
     let (tiny, reported) = (rubis("tiny"), std::cell::RefCell::new(Vec::new()));
     for _ in 0..2 {
-        let tell = |what: &str| reported.borrow_mut().push(what.to_owned());
+        let report_phase = |what: &str| reported.borrow_mut().push(what.to_owned());
         // There is one client, because several could conflict.
-        let report = run(&tiny, &place, Strong::Causal, &pace(1, 1), &tell).unwrap();
+        let report = run(&tiny, &place, Strong::Causal, &pace(1, 1), &report_phase).unwrap();
         assert!(report.holds(), "{report}");
     }
     assert_eq!(*reported.borrow(), ["loading", "running", "checking", "running", "checking"]);

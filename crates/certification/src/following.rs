@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use solera_machine::Address;
 use solera_time::Timestamp;
 
-use crate::ahead::EarlyDelivery;
+use crate::early_delivery::EarlyDelivery;
 use crate::entry::{Entry, Phase};
 use crate::ids::TransactionId;
 use crate::kept::Kept;
@@ -19,7 +19,7 @@ use crate::step::Step;
 #[derive(Debug, Default)]
 pub(crate) struct Follower {
     /// Transactions that the follower may deliver before its leader does.
-    ahead: EarlyDelivery,
+    early: EarlyDelivery,
 }
 
 impl Follower {
@@ -37,7 +37,7 @@ impl Follower {
         step.clock.observe(entry.ts);
         // Only the coordinator's site learns at once that the transaction has committed.
         if let Some(after) = after.filter(|_| coordinator.site == step.me()) {
-            self.ahead.propose(entry.ts, tid, after);
+            self.early.propose(entry.ts, tid, after);
         }
         let former = kept.state.entries.get(&tid);
         if former.is_some_and(|former| (&former.vote, former.ts) != (&entry.vote, entry.ts)) {
@@ -63,13 +63,13 @@ impl Follower {
         tid: TransactionId,
         ts: Timestamp,
     ) {
-        self.ahead.commit(tid, ts);
+        self.early.commit(tid, ts);
         self.deliver_ahead(kept, step);
     }
 
     /// Delivers transactions that nothing can precede, without waiting for the leader.
     pub(crate) fn deliver_ahead<W: Clone>(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
-        while let Some((ts, tid)) = self.ahead.next(kept.state.delivered) {
+        while let Some((ts, tid)) = self.early.next(kept.state.delivered) {
             // Without the entry, the transaction is delivered only by the leader.
             let entry = kept.state.entries.get(&tid).filter(|entry| entry.ts == ts);
             let Some(payload) = entry.and_then(|entry| entry.payload.clone()) else { return };

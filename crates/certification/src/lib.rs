@@ -22,7 +22,7 @@
 //! | `kept` | a member's state, whatever its role |
 //! | `following` | a follower: storing votes |
 //! | `leading` | a leader: votes, decisions, delivery |
-//! | `ahead` | deliveries by a follower before its leader |
+//! | `early_delivery` | deliveries by a follower before its leader |
 //! | `succession` | from one leader to the next: elections, which the crate `solera-election` decides; the initial state of a term |
 //! | `conflicts` | the vote |
 //! | `reservations`, `claim` | priority for retries of aborted transactions |
@@ -31,11 +31,11 @@
 //! | `outcomes` | recent outcomes, for clients that missed the reply |
 //! | `config`, `step` | members and timing; the context of one input |
 
-mod ahead;
 mod claim;
 mod config;
 mod conflicts;
 mod coordinator;
+mod early_delivery;
 mod entry;
 mod following;
 mod ids;

@@ -73,7 +73,7 @@ pub use history::{
     Claim, Failure, History, KeyCommand, Operation, OperationId, Origin, Outcome, Procedure, Reply,
     ReplyKind, Report, Strength, Swap, Value,
 };
-pub use violation::{Evidence, Link, Malformation, Name, Place, Replica, Violation};
+pub use violation::{Evidence, HistoryOrder, Link, Malformation, Name, Replica, Violation};
 
 /// Returns the violations of a history. Of each kind at most 64 are reported.
 pub fn check(history: &History) -> Vec<Violation> {

@@ -45,7 +45,7 @@ fn name(key: usize) -> String {
     if key < 2 { "balance".into() } else { KEYS[key].0.into() }
 }
 
-fn happenings(widest: u64) -> impl Strategy<Value = Vec<StoreEvent>> {
+fn events(widest: u64) -> impl Strategy<Value = Vec<StoreEvent>> {
     let site = 0..SITES;
     let pulls = (site.clone(), site).prop_map(|(one, other)| StoreEvent::Pulls(one, other));
     let operations = prop::collection::vec((0..KEYS.len(), any::<bool>()), 1..4);
@@ -75,18 +75,18 @@ struct Replicated {
 }
 
 impl Replicated {
-    fn run(certifies: bool, happenings: &[StoreEvent]) -> Replicated {
+    fn run(certifies: bool, events: &[StoreEvent]) -> Replicated {
         let conflicts = vec![("withdraw".into(), "withdraw".into())];
         let history = History { sites: SITES, conflicts, ..History::default() };
         let sites = vec![vec![0; SITES + 1]; SITES];
         let mut store = Replicated { history, sites, certifies, wrong: Vec::new(), now: 0 };
-        happenings.iter().for_each(|happening| store.step(happening));
+        events.iter().for_each(|event| store.step(event));
         store
     }
 
-    fn step(&mut self, happening: &StoreEvent) {
+    fn step(&mut self, event: &StoreEvent) {
         self.now += 1;
-        match happening {
+        match event {
             StoreEvent::Pulls(one, other) => {
                 let theirs = self.sites[*other].clone();
                 let mine = self.sites[*one].iter_mut().zip(theirs);
@@ -193,15 +193,15 @@ fn misses_a_count(history: &History, t: usize) -> bool {
 
 proptest! {
     #[test]
-    fn a_store_that_certifies_passes(happenings in happenings(40)) {
-        let history = Replicated::run(true, &happenings).history;
+    fn a_store_that_certifies_passes(events in events(40)) {
+        let history = Replicated::run(true, &events).history;
         prop_assert_eq!(check(&history), []);
         prop_assert_eq!(check(&without_places(history)), []);
     }
 
     #[test]
-    fn a_store_that_does_not_certify_is_caught(happenings in happenings(0)) {
-        let Replicated { history, wrong, .. } = Replicated::run(false, &happenings);
+    fn a_store_that_does_not_certify_is_caught(events in events(0)) {
+        let Replicated { history, wrong, .. } = Replicated::run(false, &events);
         prop_assume!(!wrong.is_empty());
         let violations = check(&history);
         for t in &wrong {
@@ -215,8 +215,8 @@ proptest! {
     /// Transactions run one after the other in real time, so one that misses a change of a counter
     /// returns a wrong answer.
     #[test]
-    fn a_store_that_does_not_certify_is_caught_by_its_answers(happenings in happenings(0)) {
-        let Replicated { history, wrong, .. } = Replicated::run(false, &happenings);
+    fn a_store_that_does_not_certify_is_caught_by_its_answers(events in events(0)) {
+        let Replicated { history, wrong, .. } = Replicated::run(false, &events);
         prop_assume!(wrong.iter().any(|t| misses_a_count(&history, *t)));
         let violations = check(&without_places(history));
         let caught = |violation: &Violation| matches!(violation, Violation::NotLinearizable { .. });

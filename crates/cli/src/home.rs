@@ -36,12 +36,6 @@ pub(crate) struct HomeArgs {
     action: Action,
     #[command(flatten)]
     running: RunningArgs,
-    /// Time to wait until the move is complete, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, global = true)]
-    timeout: u64,
-    /// Print the result as JSON
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -140,14 +134,14 @@ async fn move_homes(
         command.push("FORCE");
     }
     client.command(&command).await.map_err(|error| error.to_string())?;
-    let mut waiting = Waiting::begin(args.timeout);
+    let mut waiting = Waiting::begin(args.running.timeout);
     loop {
         let homes = ask(client).await?;
         let Some(missing) = homes.incomplete(what.force) else { return Ok(homes) };
         if waiting.is_over() {
             return Err(format!(
                 "{missing} after {} s: all sites must be reachable, unless the move is forced; it goes on",
-                args.timeout
+                args.running.timeout
             ));
         }
         waiting.pause(missing).await;
@@ -183,7 +177,7 @@ async fn ask(client: &mut Client) -> Result<Homes, String> {
 }
 
 fn print_homes(args: &HomeArgs, homes: &Homes) {
-    if args.json {
+    if args.running.json {
         let shards: serde_json::Map<String, serde_json::Value> =
             homes.shards.iter().map(|(site, count)| (site.clone(), (*count).into())).collect();
         return output!(

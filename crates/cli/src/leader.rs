@@ -43,12 +43,6 @@ pub(crate) struct LeaderArgs {
     action: Action,
     #[command(flatten)]
     running: RunningArgs,
-    /// Time to wait until the site leads, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, global = true)]
-    timeout: u64,
-    /// Print the result as JSON
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -93,7 +87,7 @@ async fn lead_from(
     name: &str,
     partitions: &[String],
 ) -> Result<Vec<Leads>, String> {
-    let mut waiting = Waiting::begin(args.timeout);
+    let mut waiting = Waiting::begin(args.running.timeout);
     let mut asked: Option<Instant> = None;
     loop {
         if asked.is_none_or(|asked| asked.elapsed() >= RETRY_INTERVAL) {
@@ -123,7 +117,7 @@ async fn lead_from(
             return Err(format!(
                 "{what} after {} s: this site and a majority of the sites must be able to reach one another. \
                  The other partitions keep their leaders; `solera leader list` shows them",
-                args.timeout
+                args.running.timeout
             ));
         }
         let agree = "waiting for it and a majority of the sites to agree on the rest";
@@ -151,7 +145,7 @@ async fn ask(client: &mut Client) -> Result<(Vec<Leads>, usize), String> {
 }
 
 fn print_leaders(args: &LeaderArgs, leads: &[Leads]) {
-    if args.json {
+    if args.running.json {
         let site = |leads: &Leads| {
             let Leads { site, partitions } = leads;
             json!({ "site": site, "partitions": partitions.len(), "led": partitions })

@@ -15,7 +15,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// Time after which a command prints what it waits for.
 const QUIET_TIME: Duration = Duration::from_secs(2);
 
-/// Site that a command contacts.
+/// Site that a command contacts, and how it reports.
 #[derive(Debug, Args)]
 pub(crate) struct RunningArgs {
     /// Address of any node of a running site
@@ -23,6 +23,12 @@ pub(crate) struct RunningArgs {
     at: Endpoint,
     #[command(flatten)]
     login: LoginArgs,
+    /// Time to wait until a change is complete, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, global = true)]
+    pub(crate) timeout: u64,
+    /// Print the result as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
 }
 
 impl RunningArgs {

@@ -37,12 +37,6 @@ pub(crate) struct SiteArgs {
     action: Action,
     #[command(flatten)]
     running: RunningArgs,
-    /// Time to wait for the other sites, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, global = true)]
-    timeout: u64,
-    /// Print the result as JSON
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -105,7 +99,7 @@ async fn change(
     name: &str,
     becomes: &str,
 ) -> Result<Vec<Site>, String> {
-    let mut waiting = Waiting::begin(args.timeout);
+    let mut waiting = Waiting::begin(args.running.timeout);
     let mut sites = ask(client, command).await?;
     loop {
         let site = sites.iter().find(|site| site.name.eq_ignore_ascii_case(name));
@@ -124,7 +118,7 @@ async fn change(
                 "{what}, which it did not within {} s. The change cannot be undone: {} can no longer \
                  connect, and the change completes automatically once {other} is reachable or is removed as \
                  well. `solera site list` shows the progress",
-                args.timeout, site.name
+                args.running.timeout, site.name
             ));
         }
         waiting.pause(what).await;
@@ -167,7 +161,7 @@ fn text_of(value: &Value) -> Option<&str> {
 }
 
 fn print_sites(args: &SiteArgs, sites: &[Site]) {
-    if args.json {
+    if args.running.json {
         let site = |site: &Site| json!({ "name": site.name, "status": site.status, "generation": site.generation });
         output!("{}", json!({ "sites": sites.iter().map(site).collect::<Vec<_>>() }));
         return;

@@ -528,7 +528,7 @@ async fn only_reads_of_a_slow_shard_go_home() {
 }
 
 #[tokio::test]
-async fn the_outcome_of_a_transaction_is_told_by_its_name() {
+async fn the_outcome_of_a_transaction_is_returned_for_its_name() {
     let up = up();
     let mut asks = up.client(2).await;
     let mut names = Vec::new();
@@ -541,8 +541,8 @@ async fn the_outcome_of_a_transaction_is_told_by_its_name() {
         for (key, value) in [("s:1", "7"), ("s:2", "7"), ("s:3", "7"), ("w:1", "7")] {
             client.set(key, value).await.unwrap();
         }
-        let told = asks.command(&["SOLERA.OUTCOME", &name]).await.unwrap();
-        assert_eq!(told, Value::Simple("unknown".to_owned()));
+        let answer = asks.command(&["SOLERA.OUTCOME", &name]).await.unwrap();
+        assert_eq!(answer, Value::Simple("unknown".to_owned()));
         client.command(&[end]).await.unwrap();
         names.push((name, outcome));
     }
@@ -555,8 +555,8 @@ async fn the_outcome_of_a_transaction_is_told_by_its_name() {
     names.push((text(&name), "aborted"));
     for (name, outcome) in &names {
         eventually(format!("{name} is {outcome}"), async || {
-            let told = asks.command(&["SOLERA.OUTCOME", name]).await.unwrap();
-            told == Value::Simple((*outcome).to_owned())
+            let answer = asks.command(&["SOLERA.OUTCOME", name]).await.unwrap();
+            answer == Value::Simple((*outcome).to_owned())
         })
         .await;
     }

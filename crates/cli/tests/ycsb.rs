@@ -183,14 +183,14 @@ fn invalid_options_are_reported() {
         (vec!["--at", "127.0.0.1:1"], 1, "127.0.0.1:1: the connection failed"),
     ] {
         let output = ycsb(&arguments);
-        let told = text(&output.stderr);
-        assert!(output.status.code() == Some(code) && told.contains(reason), "{told}");
+        let error = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && error.contains(reason), "{error}");
     }
     let up = Up::start(&["--sites", "1"]);
     let output = ycsb(&["--at", &up.at(1), "--space", "carts"]);
     assert_eq!(output.status.code(), Some(2));
-    let told = text(&output.stderr);
-    assert!(told.contains("there is no space 'carts'; the spaces are"), "{told}");
+    let error = text(&output.stderr);
+    assert!(error.contains("there is no space 'carts'; the spaces are"), "{error}");
     // The other workloads have options of their own.
     let output = Command::new(SOLERA).args(["bench", "--scale", "tiny", "ycsb"]).output().unwrap();
     assert!(text(&output.stderr).contains("cannot be used with"), "{}", text(&output.stderr));

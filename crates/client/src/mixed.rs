@@ -143,7 +143,7 @@ impl Database for Spaces {
         Some(self.user.clone())
     }
 
-    fn tells_users_apart(&self) -> bool {
+    fn distinguishes_users(&self) -> bool {
         true
     }
 

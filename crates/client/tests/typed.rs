@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 
 use solera::Value;
 use solera::mixed::System;
-use solera::typed::{Counter, Error, Handle, Host, Program, Session};
+use solera::typed::{Counter, Error, Handle, Host, Program, TypedSession};
 use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides};
 use solera_mixt::outcome::Limits;
 
@@ -32,7 +32,7 @@ fn cluster() -> Embedded {
     Embedded::with(spec).unwrap()
 }
 
-async fn groups_at(cluster: &Embedded, site: usize) -> Session<groups::Program> {
+async fn groups_at(cluster: &Embedded, site: usize) -> TypedSession<groups::Program> {
     groups::Stores::within(&cluster.spaces(site).await.unwrap()).bind(System).unwrap()
 }
 

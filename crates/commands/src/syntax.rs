@@ -3,7 +3,7 @@
 /// An argument, or several that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// What it is.
+    /// Kind of its values.
     pub kind: ArgumentKind,
     /// Whether it may be missing.
     pub optional: bool,
@@ -11,7 +11,7 @@ pub struct Argument {
     pub multiple: bool,
 }
 
-/// What an [`Argument`] is.
+/// Kind of the values of an [`Argument`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArgumentKind {
     /// A word that is written as it is, such as `AT`, or a choice of words.

@@ -21,8 +21,8 @@ pub(crate) fn slot_bytes(ids: usize) -> usize {
     SLOT_BYTES + ids * ID_BYTES
 }
 
-/// What a member hands over to the candidate of a term. It does not change while the member sends
-/// it, although the member may learn decisions in the meantime.
+/// State that a member hands over to the candidate of a term. It does not change while the member
+/// sends it, although the member may learn decisions in the meantime.
 #[derive(Debug)]
 pub(crate) struct HandOver<B> {
     ballot: Ballot,

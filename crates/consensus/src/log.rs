@@ -33,7 +33,7 @@ pub(crate) struct Log {
 pub(crate) struct SlotState {
     /// The proposal of the highest ballot.
     pub(crate) proposed: Option<(Ballot, Batch)>,
-    /// What this member has accepted last.
+    /// Batch that this member has accepted last, with its ballot.
     pub(crate) accepted: Option<(Ballot, Batch)>,
     /// The members that have accepted the proposal of the highest ballot in which one has.
     votes: Option<(Ballot, Sites)>,

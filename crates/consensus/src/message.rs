@@ -99,7 +99,7 @@ pub enum Message<B> {
         parts: u32,
         /// The last configuration that the member knows to be established; see [`Message::Status`].
         established: u64,
-        /// What the member has accepted, or knows to be decided.
+        /// Batches that the member has accepted, or knows to be decided.
         slots: Vec<Held>,
         /// Bodies that the candidate may lack.
         bodies: Vec<B>,

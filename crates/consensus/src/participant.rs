@@ -1,4 +1,4 @@
-//! What a member does with one input: dispatch, and the steps that follow every input.
+//! Processing of one input by a member: dispatch, and the steps that follow every input.
 
 use solera_election::{Ballot, Candidacy};
 use solera_time::{Monotonic, SiteId};
@@ -17,7 +17,7 @@ use crate::step::Step;
 pub(crate) struct Participant<B> {
     pub(crate) state: State,
     pub(crate) role: Role,
-    /// What the member hands over to the candidate that it has promised last.
+    /// State that the member hands over to the candidate that it has promised last.
     pub(crate) handing_over: Option<HandOver<B>>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Candidate {
     pub(crate) gathered: Gathered,
 }
 
-/// What a member hands over with its promise.
+/// State that a member hands over with its promise.
 #[derive(Debug)]
 pub(crate) struct Promised {
     /// The last configuration that the member knows to be established.

@@ -1,4 +1,4 @@
-//! What the broadcast requires of its owner.
+//! Interface that the broadcast requires of its owner.
 
 use crate::ids::CastId;
 

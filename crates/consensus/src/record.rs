@@ -1,4 +1,4 @@
-//! What must survive a restart: records, and parts of checkpoints.
+//! State that must survive a restart: records, and parts of checkpoints.
 
 use serde::{Deserialize, Serialize};
 use solera_election::Ballot;
@@ -33,8 +33,8 @@ pub enum Record {
     Installed(Snapshot),
 }
 
-/// What a member has delivered, for another member that lacks slots that are forgotten, or that
-/// joins.
+/// Summary of the slots that a member has delivered, for another member that lacks slots that are
+/// forgotten, or that joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The last slot that is delivered.

@@ -37,8 +37,8 @@ impl<B: Clone> Participant<B> {
         match &mut self.role {
             Role::Leader(_) => {
                 if self.state.election.ballot().configuration < step.electors.number {
-                    // The members accept nothing in terms of the former configuration, so there is
-                    // no working group that an election without a canvass could disturb.
+                    // A change of members waits for this term. The site leads already, so it need
+                    // not ask first whether another leader works.
                     step.reach(rare::TERM_OF_NEW_MEMBERS);
                     self.begin_term(step);
                 }

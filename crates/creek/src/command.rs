@@ -40,7 +40,7 @@ pub enum Command<O, R> {
     Follow {
         /// The operation.
         id: OperationId,
-        /// What the client has seen; `None` if it has seen no response.
+        /// Last response that the client has seen; `None` if it has seen none.
         seen: Option<R>,
     },
     /// Waits until the site has delivered all operations of a past: they are tentative or
@@ -103,6 +103,6 @@ pub struct Tentative<R> {
     pub id: Option<OperationId>,
     /// The response.
     pub response: R,
-    /// What was executed before the operation, if the configuration requires it.
+    /// Operations that were executed before this one, if the configuration requires a claim.
     pub claim: Option<Claim>,
 }

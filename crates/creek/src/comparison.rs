@@ -24,7 +24,7 @@ pub struct Divergence {
     pub is_stopped: bool,
 }
 
-/// What other sites have reported of their digests.
+/// Reports of other sites about their digests.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     /// First report of each site about a position that this site has not reached.
@@ -67,8 +67,8 @@ impl Comparison {
         self.ahead.len() < before
     }
 
-    /// Returns a position between the last one at which a site has agreed and the first one at which
-    /// it has differed, if there is one. Comparing their digests halves the distance.
+    /// Returns a position between the last one at which a site has agreed and the first one at
+    /// which it has differed, if there is one. Comparing their digests halves the distance.
     pub(crate) fn probe(&self, site: SiteId) -> Option<u64> {
         let different = *self.different.get(&site)?;
         let middle = self.equal.get(&site).map_or(0, |equal| *equal).midpoint(different);

@@ -45,8 +45,8 @@ pub enum Rule {
     /// A stable reply is the response of an execution after the final operations before it (Alg. 1
     /// l. 55).
     ValidPrefix,
-    /// What an operation has read is compared with what it would read when an operation before it
-    /// has written something else (§4.4).
+    /// Values that an operation has read are compared with those that it would read when an
+    /// operation before it has written something else (§4.4).
     ValidateWrites,
     /// Reads of registers without a value are compared, too.
     ValidateAbsence,

@@ -21,7 +21,7 @@ pub(crate) use self::store::Registers;
 use crate::config::{Config, Executor};
 use crate::ids::{OperationId, StreamId};
 use crate::object::{Procedures, RegisterKey};
-use crate::order::{Committed, Order, Place};
+use crate::order::{Committed, Order, OrderPlace};
 use crate::request::Request;
 
 /// Executed operations that are not final, and the state after them.
@@ -49,7 +49,7 @@ pub(crate) struct Invoked<P: Procedures> {
     pub(crate) track: bool,
 }
 
-/// What an executor does with an operation, besides executing it in its place.
+/// Treatment of an operation by an executor, besides its execution in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Clients of this site wait for responses.
@@ -85,7 +85,7 @@ pub(crate) enum Progress<P: Procedures> {
         /// Result of its execution after all others. The sequential executor executes it when it
         /// has its place.
         done: Option<Done<P>>,
-        /// What was executed before it, if it only reads and more is executed now.
+        /// Operations that were executed before it, if it only reads and more is executed now.
         before: Option<Before>,
     },
     /// Nothing can be done before another input.
@@ -121,7 +121,7 @@ impl<P: Procedures> Execution<P> {
     pub(crate) fn insert(
         &mut self,
         order: &Order<P::Operation>,
-        place: Place,
+        place: OrderPlace,
         request: Arc<Request<P::Operation>>,
         kind: Kind,
     ) -> bool {
@@ -176,7 +176,7 @@ impl<P: Procedures> Execution<P> {
     }
 
     /// Gives an attempted operation, which has its place now, the result of its execution.
-    pub(crate) fn complete(&mut self, place: Place, done: Done<P>) {
+    pub(crate) fn complete(&mut self, place: OrderPlace, done: Done<P>) {
         match &mut self.state {
             State::Sequential(..) => {}
             State::Multiversion(state) => state.complete(place, done),
@@ -207,7 +207,7 @@ impl<P: Procedures> Execution<P> {
     }
 
     /// Notes that clients of this site wait for the next response to an operation.
-    pub(crate) fn watch(&mut self, place: Place) {
+    pub(crate) fn watch(&mut self, place: OrderPlace) {
         if let State::Multiversion(state) = &mut self.state {
             state.watch(place);
         }
@@ -281,7 +281,7 @@ impl<P: Procedures> Execution<P> {
     pub(crate) fn before(
         &self,
         order: &Order<P::Operation>,
-        place: Place,
+        place: OrderPlace,
     ) -> (usize, Vec<OperationId>) {
         match &self.state {
             State::Sequential(..) => order.before(place),

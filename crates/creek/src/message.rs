@@ -61,7 +61,7 @@ pub enum Message<O> {
         /// Whether the sender has more of the stream. Set in answers only.
         more: bool,
     },
-    /// What the sender has stored of streams, without gaps.
+    /// Prefixes of streams that the sender has stored, without gaps.
     Heads {
         /// Streams and their last events.
         heads: Vec<(StreamId, u64)>,

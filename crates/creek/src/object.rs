@@ -95,8 +95,7 @@ pub(crate) struct StateObject<V> {
     registers: Registers<RegisterKey, V>,
 }
 
-/// What the registers that an execution wrote contained before (Creek Alg. 2 l. 2, l. 4,
-/// `undoMap`).
+/// Former values of the registers that an execution wrote (Creek Alg. 2 l. 2, l. 4, `undoMap`).
 #[derive(Debug)]
 pub(crate) struct Undo<V>(BTreeMap<RegisterKey, Option<V>>);
 

@@ -32,7 +32,7 @@ pub(crate) struct Order<O> {
 
 /// Place of an operation in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum OrderPlace {
     /// A position in the committed order, from 1.
     Committed(u64),
     /// A place among the tentative operations.
@@ -46,7 +46,7 @@ pub(crate) enum Place {
 pub(crate) struct Committed<O> {
     /// The operations that are committed now, in order, each with its tentative place and its
     /// committed one.
-    pub(crate) moved: Vec<(Place, Place, Arc<Request<O>>)>,
+    pub(crate) moved: Vec<(OrderPlace, OrderPlace, Arc<Request<O>>)>,
     /// Number of operations before the first place whose operation has changed; `None` if the order
     /// is the same.
     pub(crate) changed: Option<usize>,
@@ -108,11 +108,11 @@ impl<O> Order<O> {
     }
 
     /// Adds a tentative operation (Creek Alg. 1 l. 36–41). Returns its place.
-    pub(crate) fn insert(&mut self, request: Arc<Request<O>>) -> Place {
+    pub(crate) fn insert(&mut self, request: Arc<Request<O>>) -> OrderPlace {
         let key = self.key(&request);
         self.weak += usize::from(!request.is_strong());
         self.tentative.insert(key, request);
-        Place::Tentative(key)
+        OrderPlace::Tentative(key)
     }
 
     /// Returns whether a tentative operation precedes another one (Creek Alg. 1 l. 3).
@@ -121,25 +121,25 @@ impl<O> Order<O> {
     }
 
     /// Returns the place of a request that is tentative or committed, and not final.
-    pub(crate) fn place(&self, request: &Request<O>) -> Option<Place> {
+    pub(crate) fn place(&self, request: &Request<O>) -> Option<OrderPlace> {
         if self.is_tentative(request) {
-            return Some(Place::Tentative(self.key(request)));
+            return Some(OrderPlace::Tentative(self.key(request)));
         }
         let at = self.committed.iter().position(|it| it.id == request.id)?;
-        Some(Place::Committed(self.finals + at as u64 + 1))
+        Some(OrderPlace::Committed(self.finals + at as u64 + 1))
     }
 
     /// Returns, of the operations before a place that are not final, the number of committed ones
     /// and the ids of all.
-    pub(crate) fn before(&self, place: Place) -> (usize, Vec<OperationId>) {
+    pub(crate) fn before(&self, place: OrderPlace) -> (usize, Vec<OperationId>) {
         let committed = match place {
-            Place::Committed(place) => (place - self.finals) as usize - 1,
-            Place::Tentative(_) | Place::End => self.committed.len(),
+            OrderPlace::Committed(place) => (place - self.finals) as usize - 1,
+            OrderPlace::Tentative(_) | OrderPlace::End => self.committed.len(),
         };
         let is_before = |key: &Key| match place {
-            Place::Committed(_) => false,
-            Place::Tentative(place) => *key < place,
-            Place::End => true,
+            OrderPlace::Committed(_) => false,
+            OrderPlace::Tentative(place) => *key < place,
+            OrderPlace::End => true,
         };
         let tentative = self.tentative.iter().take_while(|(key, _)| is_before(key));
         let tentative = tentative.map(|(_, request)| request.id);
@@ -168,16 +168,20 @@ impl<O> Order<O> {
             self.weak -= usize::from(found.as_ref().is_some_and(|it| !it.is_strong()));
             let found = found.unwrap_or_else(|| Arc::clone(request));
             let place = self.finals + self.committed.len() as u64 + 1;
-            moved.push((Place::Tentative(key), Place::Committed(place), Arc::clone(&found)));
+            moved.push((
+                OrderPlace::Tentative(key),
+                OrderPlace::Committed(place),
+                Arc::clone(&found),
+            ));
             self.committed.push_back(found);
         }
         Committed { moved, changed }
     }
 
     /// Appends a committed operation as it was before a restart. Returns its place.
-    pub(crate) fn push_committed(&mut self, request: Arc<Request<O>>) -> Place {
+    pub(crate) fn push_committed(&mut self, request: Arc<Request<O>>) -> OrderPlace {
         self.committed.push_back(request);
-        Place::Committed(self.finals + self.committed.len() as u64)
+        OrderPlace::Committed(self.finals + self.committed.len() as u64)
     }
 
     /// Returns the operation at place `at`, where `before` is the operation before it in the order.

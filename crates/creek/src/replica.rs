@@ -29,7 +29,7 @@ use crate::frontier::Frontier;
 use crate::ids::{OperationId, StreamId, stream_of};
 use crate::message::{Event, Message, Output};
 use crate::object::Procedures;
-use crate::order::{Order, Place};
+use crate::order::{Order, OrderPlace};
 use crate::rare;
 use crate::record::Record;
 use crate::request::Request;
@@ -60,7 +60,7 @@ pub(crate) struct Replica<P: Procedures> {
     pub(crate) casts: BTreeMap<StreamId, u64>,
     pub(crate) digest: Digest,
     comparison: Comparison,
-    /// What the comparison of digests has found.
+    /// Finding of the comparison of digests.
     pub(crate) divergence: Option<Divergence>,
     /// The last final operations, at most [`Limits::history`](crate::Limits::history).
     pub(crate) history: Finals<P::Operation, P::Response>,
@@ -276,7 +276,7 @@ impl<P: Procedures> Replica<P> {
     }
 
     /// Gives an invoked operation its place. Returns `None` if the tentative list is full.
-    fn place_invoked(&mut self, now: Now, invoked: Invoked<P>, level: Level) -> Option<Place> {
+    fn place_invoked(&mut self, now: Now, invoked: Invoked<P>, level: Level) -> Option<OrderPlace> {
         let Invoked { client, operation, track } = invoked;
         if self.order.tentative_len() >= self.config.limits.tentative {
             self.rare(rare::BUSY);
@@ -287,7 +287,7 @@ impl<P: Procedures> Replica<P> {
         let id = self.cast_operation(now, Some((client, operation)), level == Level::Strong);
         self.awaited.insert(id, Awaited::new(client, level, track));
         self.invoked.insert(client, id);
-        Some(Place::Tentative((self.clock.last(), id)))
+        Some(OrderPlace::Tentative((self.clock.last(), id)))
     }
 
     /// Broadcasts an operation and adds it to the tentative ones.

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_and_version_are_told_apart_from_damage() {
+    fn another_kind_and_version_are_distinguished_from_damage() {
         let mut bytes = header().encode();
         let other = Header::decode(Kind::Snapshot, &bytes, "a");
         assert_eq!(

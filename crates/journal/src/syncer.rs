@@ -343,7 +343,7 @@ struct Thread<D: Disk, E> {
 impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
     fn run(mut self) {
         let ended = self.serve();
-        self.tell_persisted();
+        self.report_persisted();
         if let Err(error) = ended {
             // The flag is set before the event, so that the callback can rely on it.
             let _ = self.failed.set(error.clone());
@@ -373,7 +373,7 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
                 self.sync()?;
                 self.sync_at = None;
             }
-            self.tell_persisted();
+            self.report_persisted();
             // Prepares the next segment when no record waits for a sync.
             if self.writer.is_preparation_due() {
                 self.prepare()?;
@@ -426,7 +426,7 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
     fn publish(&mut self, snapshot: WrittenSnapshot) -> Result<(), Error> {
         // The batches with its records were written before.
         self.sync()?;
-        self.tell_persisted();
+        self.report_persisted();
         let lsn = snapshot.lsn();
         match self.writer.publish(snapshot) {
             Ok(()) => (self.on_event)(Event::SnapshotPublished(lsn)),
@@ -473,7 +473,7 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
         Ok(())
     }
 
-    fn tell_persisted(&mut self) {
+    fn report_persisted(&mut self) {
         let persisted = self.writer.persisted();
         if persisted > self.reported {
             self.reported = persisted;

@@ -74,7 +74,7 @@ pub enum Verdict {
     Later {
         /// A key for which the guard rejects the transaction.
         key: Vec<u8>,
-        /// What the snapshot must contain. It is visible at the site already.
+        /// Updates that the snapshot must contain. They are visible at the site already.
         past: Vector,
     },
 }

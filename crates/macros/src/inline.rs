@@ -79,7 +79,7 @@ pub(crate) fn expression(tokens: TokenStream, paths: &TokenStream) -> TokenStrea
         #implementation
         // The arguments are converted before the function returns, so they may be temporary.
         fn run<'session, P>(
-            on: &'session mut #paths::typed::Session<P>,
+            on: &'session mut #paths::typed::TypedSession<P>,
             #(#names: #borrowed,)*
         ) -> impl ::core::future::Future<
             Output = ::core::result::Result<#result, #paths::typed::Error>,

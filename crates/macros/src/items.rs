@@ -167,10 +167,10 @@ fn stores(types: &Types<'_>) -> TokenStream {
                 self,
                 host: impl #paths::typed::Host + 'static,
             ) -> ::core::result::Result<
-                #paths::typed::Session<Program>,
+                #paths::typed::TypedSession<Program>,
                 #paths::binding::BindError,
             > {
-                #paths::typed::Session::bind(::std::vec![#(self.#names),*], host)
+                #paths::typed::TypedSession::bind(::std::vec![#(self.#names),*], host)
             }
         }
     }
@@ -242,7 +242,7 @@ fn transaction(
             clippy::all, dead_code, non_snake_case, unreachable_pub
         )]
         pub async fn #function(
-            #on: &mut #paths::typed::Session<Program>,
+            #on: &mut #paths::typed::TypedSession<Program>,
             #(#names: #borrowed,)*
         ) -> ::core::result::Result<#result, #paths::typed::Error> {
             #on.call(#index, #arguments).await

@@ -76,7 +76,7 @@ impl Connections {
 
     /// Returns the databases that check the rights of each user.
     pub(crate) fn guarded(&self) -> BTreeSet<Arc<str>> {
-        let known = self.known.iter().filter(|(_, known)| known.database.tells_users_apart());
+        let known = self.known.iter().filter(|(_, known)| known.database.distinguishes_users());
         known.map(|(name, _)| Arc::clone(name)).collect()
     }
 
@@ -102,7 +102,7 @@ impl Connections {
     ) -> Result<CheckedOut<'_>, StoreError> {
         let known = self.known(database)?;
         let user = users.get(database).cloned();
-        let itself = !known.database.tells_users_apart()
+        let itself = !known.database.distinguishes_users()
             || (user.is_some() && user == known.database.user());
         known.check_out((!itself).then_some(user)).await
     }
@@ -268,9 +268,9 @@ mod tests {
     use crate::request::calls::{Answer, List, NameWrite, ObjectCall};
 
     /// A database whose sessions never answer `begin`; counts the sessions.
-    struct Silent(Arc<AtomicUsize>);
+    struct Unresponsive(Arc<AtomicUsize>);
 
-    impl Database for Silent {
+    impl Database for Unresponsive {
         fn name(&self) -> Arc<str> {
             "silent".into()
         }
@@ -333,7 +333,7 @@ mod tests {
     fn a_session_whose_answer_nobody_has_waited_for_is_not_used_again() {
         let opened = Arc::new(AtomicUsize::new(0));
         let mut connections =
-            Connections::new([Arc::new(Silent(Arc::clone(&opened))) as Arc<dyn Database>]);
+            Connections::new([Arc::new(Unresponsive(Arc::clone(&opened))) as Arc<dyn Database>]);
         let mut context = Context::from_waker(Waker::noop());
         let mut ask = |request: Request| {
             let mut asked = Box::pin(connections.ask("silent", &request));

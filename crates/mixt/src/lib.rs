@@ -65,7 +65,7 @@ pub mod __macros {
 /// - `stores`, with a type for each store, so that a [`Handle`](crate::typed::Handle) refers to the
 ///   right store;
 /// - `Stores`, which binds the stores to spaces, and whose `bind` creates a
-///   [`Session`](crate::typed::Session);
+///   [`TypedSession`](crate::typed::TypedSession);
 /// - each transaction as an `async fn`, whose documentation states the level of its result.
 ///   Functions of the program generate nothing: only transactions call them;
 /// - `Program`, which stands for the whole program and has its source;
@@ -87,10 +87,10 @@ pub mod __macros {
 /// }
 ///
 /// use bank::stores::{accounts, mail};
-/// use solera_mixt::typed::{Counter, Error, Handle, Session, Set};
+/// use solera_mixt::typed::{Counter, Error, Handle, Set, TypedSession};
 ///
 /// async fn morning(
-///     on: &mut Session<bank::Program>,
+///     on: &mut TypedSession<bank::Program>,
 ///     from: &Handle<Counter, accounts>,
 ///     inbox: &Handle<Set<String>, mail>,
 /// ) -> Result<i64, Error> {
@@ -126,9 +126,13 @@ macro_rules! mixt {
 ///     solera_mixt::mixt_file!("../../examples/message_groups.mixt");
 /// }
 ///
-/// use solera_mixt::typed::{Error, Session};
+/// use solera_mixt::typed::{Error, TypedSession};
 ///
-/// async fn found(on: &mut Session<groups::Program>, title: &str, name: &str) -> Result<bool, Error> {
+/// async fn found(
+///     on: &mut TypedSession<groups::Program>,
+///     title: &str,
+///     name: &str,
+/// ) -> Result<bool, Error> {
 ///     let group = groups::create_group(on, title).await?;
 ///     let user = groups::create_user(on, name).await?;
 ///     groups::join(on, &group, &user).await

@@ -95,8 +95,8 @@ fn keys(values: &[Value]) -> Vec<Arc<str>> {
 /// Analysis of the code of a phase and of the functions that it calls.
 struct Analysis<'a> {
     program: &'a Program,
-    /// What earlier phases have handed on, and the tapes that are still to be written; `None` in
-    /// functions.
+    /// Values that earlier phases have handed on, and the tapes that are still to be written;
+    /// `None` in functions.
     tapes: Option<(&'a State, &'a BTreeSet<u32>)>,
     /// Number of instructions of functions that may still be visited.
     visits: u32,

@@ -65,7 +65,7 @@ pub trait Database: Send + Sync {
     /// Returns whether a session can act for the user of a transaction
     /// ([`connect_as`](Self::connect_as)). Otherwise all sessions act as the [current
     /// user](Self::user) of this object.
-    fn tells_users_apart(&self) -> bool {
+    fn distinguishes_users(&self) -> bool {
         false
     }
 
@@ -117,8 +117,8 @@ impl<D: Database + ?Sized> Database for Arc<D> {
         inner: name level spans executes check_operations user commit_replica learn connect
     );
 
-    fn tells_users_apart(&self) -> bool {
-        D::tells_users_apart(self)
+    fn distinguishes_users(&self) -> bool {
+        D::distinguishes_users(self)
     }
 
     fn permits(&self, user: Option<&str>, accesses: &[Access]) -> Option<Denial> {

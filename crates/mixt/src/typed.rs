@@ -1,7 +1,7 @@
 //! Transactions as functions of Rust: the code that [`mixt!`](crate::mixt) and
 //! [`mixt_file!`](crate::mixt_file) generate uses this module.
 //!
-//! A program's stores are bound to [spaces](Space) and become a [`Session`], which runs one
+//! A program's stores are bound to [spaces](Space) and become a [`TypedSession`], which runs one
 //! transaction at a time. Arguments and results are Rust values, converted by [`ToValue`] and
 //! [`FromValue`]. The type of a [`Handle`] contains the kind of the object and its store. [`Error`]
 //! describes how a transaction failed.
@@ -31,4 +31,4 @@ pub use handle::{Counter, Handle, List, Log, Map, Register, RemoteList, Set, Sto
 pub use program::Program;
 #[doc(hidden)]
 pub use program::{StoreAt, StructAt, compile, fields, structure};
-pub use session::{Host, Session, Space};
+pub use session::{Host, Space, TypedSession};

@@ -115,7 +115,7 @@ impl Database for Own {
         }
     }
 
-    fn tells_users_apart(&self) -> bool {
+    fn distinguishes_users(&self) -> bool {
         self.local.is_guarded()
     }
 
@@ -196,7 +196,7 @@ mod tests {
         let (_cluster, local) = scene::start(config).await;
         let own = Own::of_caller(&local, None);
         assert_eq!(own.user().as_deref(), Some("default"));
-        assert!(own.tells_users_apart());
+        assert!(own.distinguishes_users());
         let Ok(mut clerk) = own.connect_as(Some("clerk")).await else { panic!("there is one") };
         clerk.begin(&Begin::default()).await.unwrap();
         for nobody in [None, Some("nobody")] {

@@ -450,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_refusal_is_told_more_and_more_rarely() {
+    fn the_same_refusal_is_logged_more_and_more_rarely() {
         let (mut refusals, start) = (RefusalLog::default(), Instant::now());
         let lines = (0..20_000).map(|second| {
             let line = format!("node 1: the clocks are {second} s apart");

@@ -125,7 +125,7 @@ pub struct Gateway {
 }
 
 /// A session. Its reads and writes are causally consistent, whichever gateway it uses.
-pub struct Session {
+pub struct GatewaySession {
     gateway: Arc<Gateway>,
     past: Past,
     doubt: Option<Doubt>,
@@ -139,9 +139,9 @@ impl std::fmt::Debug for Gateway {
     }
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for GatewaySession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("past", &self.past).finish_non_exhaustive()
+        f.debug_struct("GatewaySession").field("past", &self.past).finish_non_exhaustive()
     }
 }
 
@@ -171,9 +171,9 @@ impl Gateway {
     }
 
     /// Begins a session that depends on nothing.
-    pub fn session(self: &Arc<Self>) -> Session {
+    pub fn session(self: &Arc<Self>) -> GatewaySession {
         let timestamp = CausalTimestamp::new(Scheme::Temporal(self.options.entries));
-        Session {
+        GatewaySession {
             gateway: Arc::clone(self),
             past: Past { timestamp, risk: Risk::default() },
             doubt: None,
@@ -268,7 +268,7 @@ impl Past {
     }
 }
 
-impl Session {
+impl GatewaySession {
     /// Returns the counts of the session's reads.
     pub fn counters(&self) -> Counters {
         self.counters

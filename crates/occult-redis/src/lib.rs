@@ -39,7 +39,7 @@ mod stored;
 
 pub use commands::{Access, Call};
 pub use error::Error;
-pub use gateway::{Counters, Gateway, Open, Options, Policy, Session, Watches};
+pub use gateway::{Counters, Gateway, GatewaySession, Open, Options, Policy, Watches};
 pub use server::Server;
 pub use slot::{home_key, record_key, slot_of, timestamp_key};
 pub use store::Store;

@@ -41,16 +41,17 @@ async fn foreign_and_damaged_data_lead_to_specific_errors() {
     let cluster = Cluster::start();
     let gateway = cluster.gateway(Options::default()).await;
     let mut session = gateway.session();
-    let fails = async |session: &mut solera_occult_redis::Session, words: &str, parts: &[&str]| {
-        let call = call(words);
-        let done = if words.starts_with("GET") {
-            session.read(&call).await
-        } else {
-            session.update(call).await
+    let fails =
+        async |session: &mut solera_occult_redis::GatewaySession, words: &str, parts: &[&str]| {
+            let call = call(words);
+            let done = if words.starts_with("GET") {
+                session.read(&call).await
+            } else {
+                session.update(call).await
+            };
+            let text = done.expect_err(words).to_string();
+            assert!(parts.iter().all(|part| text.contains(part)), "{words}: {text}");
         };
-        let text = done.expect_err(words).to_string();
-        assert!(parts.iter().all(|part| text.contains(part)), "{words}: {text}");
-    };
 
     // Values that other programs have written have no timestamp.
     foreign(&cluster, "plain", &["SET", "plain", "old"]);
@@ -107,7 +108,7 @@ async fn foreign_and_damaged_data_lead_to_specific_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strings_in_envelopes_are_told_from_foreign_and_damaged_ones() {
+async fn strings_in_envelopes_are_distinguished_from_foreign_and_damaged_ones() {
     let cluster = Cluster::start();
     let enveloped = Options { layout: Layout::Envelope, ..Options::default() };
     let gateway = cluster.gateway(enveloped).await;

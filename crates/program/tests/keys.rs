@@ -60,7 +60,7 @@ impl Kept {
         assert_eq!(self.perform(op, args), Ok(Some(Value::Unit)), "{op:?}");
     }
 
-    fn tells(&mut self, op: ObjectOp, args: &[Value], expected: Value) {
+    fn returns(&mut self, op: ObjectOp, args: &[Value], expected: Value) {
         assert_eq!(self.perform(op, args), Ok(Some(expected)), "{op:?}");
     }
 }
@@ -68,17 +68,17 @@ impl Kept {
 #[test]
 fn registers_and_counters_are_stored_in_keys() {
     let mut register = Kept::new(Object::Register(Type::Int));
-    register.tells(ObjectOp::Exists, &[], Value::Bool(false));
-    register.tells(ObjectOp::Get, &[], Value::NONE);
+    register.returns(ObjectOp::Exists, &[], Value::Bool(false));
+    register.returns(ObjectOp::Get, &[], Value::NONE);
     assert_eq!(register.perform(ObjectOp::Load, &[]), Ok(None));
     register.does(ObjectOp::Put, &[Value::Int(7)]);
-    register.tells(ObjectOp::Load, &[], Value::Int(7));
+    register.returns(ObjectOp::Load, &[], Value::Int(7));
     register.does(ObjectOp::Delete, &[]);
-    register.tells(ObjectOp::Exists, &[], Value::Bool(false));
+    register.returns(ObjectOp::Exists, &[], Value::Bool(false));
     let mut counter = Kept::new(Object::Counter);
-    counter.tells(ObjectOp::Value, &[], Value::Int(0));
+    counter.returns(ObjectOp::Value, &[], Value::Int(0));
     counter.does(ObjectOp::Increment, &[Value::Int(-3)]);
-    counter.tells(ObjectOp::Value, &[], Value::Int(-3));
+    counter.returns(ObjectOp::Value, &[], Value::Int(-3));
 }
 
 #[test]
@@ -87,18 +87,18 @@ fn sets_and_maps_are_stored_in_keys() {
     set.does(ObjectOp::Insert, &[Value::string("a")]);
     set.does(ObjectOp::Insert, &[Value::string("b")]);
     set.does(ObjectOp::Remove, &[Value::string("a")]);
-    set.tells(ObjectOp::Contains, &[Value::string("a")], Value::Bool(false));
-    set.tells(ObjectOp::Size, &[], Value::Int(1));
+    set.returns(ObjectOp::Contains, &[Value::string("a")], Value::Bool(false));
+    set.returns(ObjectOp::Size, &[], Value::Int(1));
     let left = Value::Set(std::sync::Arc::new([Value::string("b")].into()));
-    set.tells(ObjectOp::Elements, &[], left);
+    set.returns(ObjectOp::Elements, &[], left);
     let mut map = Kept::new(Object::Map(Type::Int, Type::Bool));
     map.does(ObjectOp::PutKey, &[Value::Int(1), Value::Bool(true)]);
-    map.tells(ObjectOp::GetKey, &[Value::Int(1)], Value::some(Value::Bool(true)));
-    map.tells(ObjectOp::ContainsKey, &[Value::Int(2)], Value::Bool(false));
+    map.returns(ObjectOp::GetKey, &[Value::Int(1)], Value::some(Value::Bool(true)));
+    map.returns(ObjectOp::ContainsKey, &[Value::Int(2)], Value::Bool(false));
     let all = Value::Map(std::sync::Arc::new([(Value::Int(1), Value::Bool(true))].into()));
-    map.tells(ObjectOp::Entries, &[], all);
+    map.returns(ObjectOp::Entries, &[], all);
     map.does(ObjectOp::RemoveKey, &[Value::Int(1)]);
-    map.tells(ObjectOp::Size, &[], Value::Int(0));
+    map.returns(ObjectOp::Size, &[], Value::Int(0));
 }
 
 #[test]
@@ -106,19 +106,19 @@ fn lists_and_structs_are_stored_in_keys() {
     let mut list = Kept::new(Object::List(Type::String));
     list.does(ObjectOp::Append, &[Value::string("z")]);
     list.does(ObjectOp::Append, &[Value::string("a")]);
-    list.tells(ObjectOp::Values, &[], Value::list(["z", "a"].map(Value::string)));
-    list.tells(ObjectOp::At, &[Value::Int(1)], Value::some(Value::string("a")));
-    list.tells(ObjectOp::At, &[Value::Int(-1)], Value::NONE);
-    list.tells(ObjectOp::Size, &[], Value::Int(2));
+    list.returns(ObjectOp::Values, &[], Value::list(["z", "a"].map(Value::string)));
+    list.returns(ObjectOp::At, &[Value::Int(1)], Value::some(Value::string("a")));
+    list.returns(ObjectOp::At, &[Value::Int(-1)], Value::NONE);
+    list.returns(ObjectOp::Size, &[], Value::Int(2));
     let mut user = Kept::new(Object::Struct(StructId(0)));
     user.does(ObjectOp::Create, &[Value::string("Ann"), Value::Int(30)]);
     user.does(ObjectOp::PutField(1), &[Value::Int(31)]);
-    user.tells(ObjectOp::Field(0), &[], Value::string("Ann"));
-    user.tells(ObjectOp::Field(1), &[], Value::Int(31));
+    user.returns(ObjectOp::Field(0), &[], Value::string("Ann"));
+    user.returns(ObjectOp::Field(1), &[], Value::Int(31));
     assert_eq!(user.perform(ObjectOp::Field(2), &[]), Err(CallError::Impossible));
     let mut nothing = Kept::new(Object::Struct(StructId(1)));
     nothing.does(ObjectOp::Create, &[]);
-    nothing.tells(ObjectOp::Exists, &[], Value::Bool(true));
+    nothing.returns(ObjectOp::Exists, &[], Value::Bool(true));
 }
 
 #[test]

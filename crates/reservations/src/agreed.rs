@@ -38,7 +38,7 @@ pub struct Grant {
     pub version: Version,
 }
 
-/// What the record says about a key.
+/// Agreed state of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRecord {
     /// All grants that were not reclaimed.
@@ -58,7 +58,7 @@ pub struct KeyRecord {
 pub struct Removal {
     /// Generation of the site that was removed.
     pub generation: u32,
-    /// What remains of its stream.
+    /// Prefix that remains of its stream.
     pub upto: Position,
     /// Version with the removal.
     pub version: Version,
@@ -91,7 +91,7 @@ pub enum Change {
         site: SiteId,
         /// Its new term.
         term: Term,
-        /// What it must have seen.
+        /// Prefixes that it must have seen.
         since: Vec<Position>,
         /// The reader that has offered this.
         sponsor: SiteId,
@@ -104,7 +104,7 @@ pub enum Change {
         site: SiteId,
         /// Its generation.
         generation: u32,
-        /// What remains of its stream.
+        /// Prefix that remains of its stream.
         upto: Position,
     },
     /// A later generation of a removed site takes part again, without any grant of the earlier
@@ -124,7 +124,7 @@ pub enum Change {
     Found {
         /// The sites.
         readers: Vec<SiteId>,
-        /// What each of them must have seen.
+        /// Prefixes that each of them must have seen.
         since: Vec<Position>,
     },
     /// A site gets tokens (S1).
@@ -185,11 +185,11 @@ pub(crate) enum Item {
 /// Versions of the last changes of items that took effect, without those of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {
-    /// Of the readers, without the numbers of their renewals.
+    /// Version of the last change of the readers, without the numbers of their renewals.
     pub readers: Version,
-    /// Of whether there are no readers.
+    /// Version of the last change of whether there are no readers.
     pub closed: Version,
-    /// Of the number of renewals of each site.
+    /// Version of the last change of the number of renewals of each site.
     pub renewals: Vec<Version>,
 }
 

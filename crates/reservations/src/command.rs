@@ -292,7 +292,7 @@ pub enum Question {
         key: Key,
         /// The rights.
         gift: Gift,
-        /// What the gift depends on; `None` if that is nothing.
+        /// Causal past of the gift; `None` if it depends on nothing.
         past: Option<Vector>,
     },
 }

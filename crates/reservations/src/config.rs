@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use solera_machine::{Address, PartitionId, Topology, Without};
 use solera_time::SiteId;
 
-/// What the machine keeps about the counters below a prefix.
+/// Guarantee that the machine maintains for the counters below a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// Intervals of the value within a tolerance.
@@ -195,7 +195,7 @@ pub enum Rule {
     RemoveAfterExclusion,
     /// Tokens of a removed site count until the reader has what remains of its stream (R1).
     CountUntilCut,
-    /// What a removed site has reported does not count for its later generations (H4).
+    /// Reports of a removed site do not count for its later generations (H4).
     ForgetReports,
     /// All readers lose the right only when their leases have certainly ended (S7).
     CloseAfterLeases,

@@ -31,9 +31,9 @@ pub(crate) struct WaitingTake {
     pub(crate) until: Monotonic,
 }
 
-/// What a read asks for.
+/// Kind of result that a read requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ReadKind {
     Interval,
     Holders,
 }
@@ -42,7 +42,7 @@ pub(crate) enum Asked {
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingRead {
     pub(crate) request: RequestId,
-    pub(crate) asked: Asked,
+    pub(crate) kind: ReadKind,
     pub(crate) until: Monotonic,
     pub(crate) reason: Option<Cannot>,
 }

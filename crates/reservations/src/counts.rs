@@ -48,7 +48,7 @@ pub struct Counts {
     pub given: u64,
     /// Rights that the site has received from others.
     pub received: u64,
-    /// What the site holds now.
+    /// Sums of what the site holds now.
     pub held: Holdings,
 }
 

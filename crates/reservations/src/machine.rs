@@ -18,7 +18,7 @@ use self::guard::Reservation;
 use crate::agreed::{Agreed, Key};
 use crate::command::{Answer, Command, Response};
 use crate::config::{Bound, Config, Rule};
-use crate::counter::Asked;
+use crate::counter::ReadKind;
 use crate::counts::{Counts, Holdings};
 use crate::message::{Body, Event, Input, Message, Output};
 use crate::numbers::{Position, Version};
@@ -226,10 +226,10 @@ impl Reservations {
                 step.reply(request, Response::GivenBack(given));
             }
             Command::Interval { key, within } => {
-                partition.on_read(step, (request, Asked::Interval), &key, within);
+                partition.on_read(step, (request, ReadKind::Interval), &key, within);
             }
             Command::Holders { key, within } => {
-                partition.on_read(step, (request, Asked::Holders), &key, within);
+                partition.on_read(step, (request, ReadKind::Holders), &key, within);
             }
             Command::Guard(_) => {}
         }

@@ -47,7 +47,7 @@ pub enum Need {
 /// harmless.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
-    /// What the sender has.
+    /// State of the sender.
     Report {
         /// Version of its copy of the record.
         version: Version,
@@ -124,7 +124,7 @@ pub enum Body {
         key: Key,
         /// The request's.
         nonce: Nonce,
-        /// What the sender has.
+        /// Sums of the sender at one moment.
         counted: Counted,
         /// Prefixes of all streams that it has.
         seen: Vec<Position>,
@@ -174,7 +174,7 @@ impl Message {
     }
 
     /// Returns whether a part of a state belongs to the partition and fits the cluster.
-    fn fits(&self, part: &StatePart, topology: &Topology) -> bool {
+    fn is_valid_part(&self, part: &StatePart, topology: &Topology) -> bool {
         let sites = topology.sites();
         match part {
             StatePart::Rest(rest) => {
@@ -203,7 +203,7 @@ impl OfProtocol for Message {
     type Shape = Topology;
 
     fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
-        let fits = match &self.body {
+        let is_valid = match &self.body {
             Body::Report { seen, .. } | Body::Offer { seen, .. } => seen.len() <= topology.sites(),
             Body::Ask { key, .. } | Body::CountRequest { key, .. } => self.has(key, topology),
             Body::Want { key, to, .. } => self.has(key, topology) && to.site == from.site,
@@ -214,9 +214,10 @@ impl OfProtocol for Message {
                     && counted.tally.is_plausible(topology.sites())
             }
             Body::OfferRequest | Body::StateRequest { .. } => true,
-            Body::State { part, .. } => self.fits(part, topology),
+            Body::State { part, .. } => self.is_valid_part(part, topology),
         };
-        fits && from.site != to.site
+        is_valid
+            && from.site != to.site
             && self.partition.0 < topology.partitions
             && topology.has(from)
             && topology.has(to)

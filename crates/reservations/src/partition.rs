@@ -33,7 +33,7 @@ use crate::numbers::{Epoch, Kind, Position, Term, Tokens, Version};
 use crate::record::{Pin, Sponsored};
 use crate::spent::Spent;
 
-/// What another site has reported.
+/// Last report of another site.
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     version: Version,
@@ -83,7 +83,7 @@ pub(crate) struct Partition {
     /// Keys that are visited before the next tick of the timer.
     soon: BTreeSet<Key>,
     activity: Activity,
-    /// What the site holds of all keys.
+    /// Sums of what the site holds of all keys.
     pub(crate) holdings: Holdings,
 }
 

@@ -26,7 +26,7 @@ pub struct Held {
     pub tokens: Tokens,
 }
 
-/// What a sponsor reports as seen until its offers end (S4, R5).
+/// Prefixes that a sponsor reports as seen until its offers end (S4, R5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
     /// The offered prefixes.
@@ -44,7 +44,7 @@ pub struct Sponsored {
     pub version: Version,
     /// The admitted site.
     pub site: SiteId,
-    /// What it must see before it answers.
+    /// Prefixes that it must see before it answers.
     pub since: Vec<Position>,
 }
 
@@ -133,7 +133,7 @@ pub struct KeyPart {
     pub record: KeyRecord,
     /// Rights of the site.
     pub tally: Tally,
-    /// What snapshots must contain that depend on them.
+    /// Data that snapshots must contain if they depend on these rights.
     pub pasts: Pasts,
 }
 

@@ -105,9 +105,9 @@ impl Tally {
     }
 }
 
-/// What snapshots must contain that depend on rights of a site: after all rights that the site had
-/// got by then, a snapshot with all that had given them. Older rights are used first, so that a
-/// transaction need not wait for a snapshot with rights that it does not use.
+/// Data that snapshots must contain if they depend on rights of a site: after all rights that the
+/// site had got by then, a snapshot with all that had given them. Older rights are used first, so
+/// that a transaction need not wait for a snapshot with rights that it does not use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pasts(VecDeque<(u128, Vector)>);
 
@@ -152,7 +152,7 @@ fn signed(sum: u128) -> i128 {
     i128::try_from(sum).unwrap_or(i128::MAX)
 }
 
-/// What a site has at one moment.
+/// Sums of a site at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// The sums over its stream.

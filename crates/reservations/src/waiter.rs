@@ -2,7 +2,7 @@
 
 use solera_machine::{PromiseId, RequestId};
 
-/// Who waits for tokens.
+/// Request that waits for tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     Client(RequestId),

@@ -29,7 +29,7 @@ fn removes(seed: u64) -> bool {
     seed % 5 == 3 && !seed.is_multiple_of(3)
 }
 
-/// What the seeds of a test found.
+/// Findings of the seeds of a test.
 #[derive(Default)]
 struct Summary {
     rare: BTreeMap<&'static str, usize>,

@@ -289,7 +289,7 @@ pub enum FromSpeculative {
     Responded {
         /// The response.
         response: Box<solera_creek::Response<Returned>>,
-        /// What the site has delivered.
+        /// Operations that the site has delivered.
         past: solera_creek::Past,
         /// The operation that a [`solera_creek::Command::Await`] names, if it is known.
         operation: Option<Procedure>,
@@ -347,13 +347,13 @@ pub struct LogEntry {
 pub struct AskBound {
     /// The counter.
     pub key: Key,
-    /// What to return.
+    /// Result to return.
     pub what: What,
     /// Time after which the request fails.
     pub within: Duration,
 }
 
-/// What a request about a counter asks for.
+/// Kind of result that a request about a counter returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
     /// An interval that contains the value.

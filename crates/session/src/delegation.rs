@@ -20,9 +20,9 @@ pub struct Delegation {
     /// Whether the session acts for the server itself.
     pub(crate) own: bool,
     pasts: Arc<Mutex<Pasts>>,
-    /// What the sessions have seen of keys that Occult holds.
+    /// Causal past of the sessions on keys that Occult holds.
     occult: Arc<Mutex<CausalTimestamp>>,
-    /// What the sessions have seen of the speculative space, and the last operation there.
+    /// Past of the sessions in the speculative space, and the last operation there.
     speculative: Arc<Mutex<(Past, Option<Invoked>)>>,
 }
 

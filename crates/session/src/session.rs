@@ -53,7 +53,7 @@ use crate::context::Context;
 use crate::delegation::Delegation;
 use crate::identity::Identity;
 
-/// What happens to the connection after a command.
+/// State of the connection after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// It stays open.
@@ -84,11 +84,11 @@ pub struct ClientSession<W> {
     pub now: Now,
     /// The session's causal past, which its operations see, and its durability past.
     pub(crate) pasts: Pasts,
-    /// What the session has seen of keys that `primary` holds.
+    /// Past of the session on keys that `primary` holds.
     pub(crate) primary: solera_primary::Past,
-    /// What the session has seen of keys that Occult holds.
+    /// State of the session for keys that Occult holds.
     pub(crate) occult: OccultSession,
-    /// What the session has seen of keys of the speculative space.
+    /// State of the session for keys of the speculative space.
     pub(crate) speculative: SpeculativeSession,
     /// The client, as other clients see it.
     pub(crate) client: Arc<Client>,

@@ -1,9 +1,11 @@
-//! Tickets: names of operations of the speculative space, as text.
+//! Tickets: names of operations of the speculative space, as text; and why they have no result.
 
 use std::fmt;
 
-use solera_creek::OperationId;
+use solera_creek::{Divergence, OperationId};
 use solera_time::SiteId;
+
+use crate::context::Context;
 
 /// An operation's name, as clients see it: the number of its site from 0, the run of the site, and
 /// the number of the operation within the run.
@@ -45,6 +47,20 @@ fn is_digit(byte: u8) -> bool {
 /// Returns the error reply about an operation whose result is no longer kept.
 pub(crate) fn forgotten(id: OperationId) -> String {
     format!("ERR the operation {} is final, and its result is no longer kept", Ticket(id))
+}
+
+/// Returns the error reply of a site whose results differ from those of other sites.
+pub(crate) fn diverged<W: Context>(worker: &W, divergence: &Divergence) -> String {
+    let space = worker.spec().spaces.speculative();
+    let others: Vec<&str> = divergence.sites.iter().map(|it| worker.site_name(*it)).collect();
+    format!(
+        "DIVERGED site {} gives no results of space '{}', because they differ from those of {} after operation {}; a \
+         command that was under way may have been done; use another site",
+        worker.site_name(worker.address().site),
+        space.map_or("", |space| &space.name),
+        others.join(", "),
+        divergence.after
+    )
 }
 
 impl fmt::Display for Ticket {

@@ -24,19 +24,19 @@ const PROTOCOLS: &[Protocol] = &[
 /// checks the rest.
 const MOST_SHARDS: u16 = u16::MAX;
 
-/// What a session has seen and written, bound to its cluster.
+/// Past of a session, bound to its cluster: everything that it has seen and written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// Number of the cluster that the token belongs to.
     pub cluster: u64,
     /// The causal and the durability past.
     pub pasts: Pasts,
-    /// What the session has seen of keys that `primary` holds. An empty past is not encoded.
+    /// Past of the session on keys that `primary` holds. An empty past is not encoded.
     pub primary: Past,
-    /// What the session has seen of keys that Occult holds, and the number of moves of homes that
-    /// were carried out then; `None` if nothing.
+    /// Causal past of the session on keys that Occult holds, and the number of moves of homes that
+    /// were carried out then; `None` if it is empty.
     pub occult: Option<(CausalTimestamp, u64)>,
-    /// What the session has seen of the speculative space. An empty past is not encoded.
+    /// Past of the session in the speculative space. An empty past is not encoded.
     pub speculative: solera_creek::Past,
 }
 

@@ -87,7 +87,7 @@ impl Change {
     }
 }
 
-/// What a client knows of an attempt to change counters and sets.
+/// Knowledge of a client about an attempt to change counters and sets.
 #[derive(Debug)]
 struct Attempt {
     changes: Vec<Change>,
@@ -682,7 +682,7 @@ fn is_set(key: &Key) -> bool {
     key.as_bytes().starts_with(SIZES_PREFIX.as_bytes())
 }
 
-/// What a client learns of an attempt.
+/// Outcome of an attempt, as the client learns it.
 enum Fate {
     Committed,
     Never,

@@ -223,7 +223,7 @@ impl CompleteReaders {
             }
             (Doing::Read { .. }, Response::Failed(error)) => {
                 world.tally.count(match error {
-                    CommandError::SiteSilent { .. } => "complete reads: a site is silent",
+                    CommandError::SiteTimedOut { .. } => "complete reads: a site is silent",
                     CommandError::Changing { .. } => "complete reads: the key changes",
                     _ => "complete reads: other errors",
                 });

@@ -269,7 +269,7 @@ impl OccultSessions {
             92..97 => {
                 world.tally.count("occult: transactions given up");
                 self.record(index, Outcome::Aborted);
-                self.tell(world, at, Command::Abort { transaction });
+                self.send_unawaited(world, at, Command::Abort { transaction });
                 self.rest(world, index);
             }
             _ => {
@@ -354,7 +354,7 @@ impl OccultSessions {
     }
 
     /// Sends a command whose reply the session does not wait for.
-    fn tell(&mut self, world: &mut World, to: Address, command: Command) {
+    fn send_unawaited(&mut self, world: &mut World, to: Address, command: Command) {
         let request = self.next_request();
         world.example_command(to, request, command.into(), false);
     }

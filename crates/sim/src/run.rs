@@ -87,7 +87,7 @@ pub enum Violation {
     /// Durable data is missing after a restart.
     Lost(String),
     /// A site did not commit on a group in time, while other sites or parts of them were down.
-    Silent(String),
+    TimedOut(String),
     /// A strong command was given up because of conflicts, although there were no faults.
     Starved(String),
     /// A replica did not settle: transactions stay prepared, open or unsettled.
@@ -112,7 +112,7 @@ impl fmt::Display for Violation {
             Violation::Trial(what) => write!(f, "trial: {what}"),
             Violation::Guarded(what) => write!(f, "guarded: {what}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
-            Violation::Silent(what) => write!(f, "not in time: {what}"),
+            Violation::TimedOut(what) => write!(f, "not in time: {what}"),
             Violation::Starved(who) => write!(f, "conflicts aborted every attempt of {who}"),
             Violation::Unrest(what) => write!(f, "did not settle: {what}"),
             Violation::Miscounted(what) => write!(f, "miscounted: {what}"),
@@ -457,7 +457,7 @@ impl<'a> Run<'a> {
         let (known_failures, violations) = self
             .violations
             .into_iter()
-            .partition(|violation| is_known && matches!(violation, Violation::Silent(_)));
+            .partition(|violation| is_known && matches!(violation, Violation::TimedOut(_)));
         Report {
             seed: self.scenario.seed,
             transactions: recorded.len(),

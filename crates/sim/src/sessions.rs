@@ -32,8 +32,8 @@ const MOST_REQUESTS: u64 = 1 << 57;
 
 /// A session. `D` is what it may wait for.
 #[derive(Debug)]
-pub(crate) struct Session<D> {
-    /// What it waits for; `None` if it rests.
+pub(crate) struct SimulatedSession<D> {
+    /// Present wait of the session; `None` if it rests.
     pub(crate) doing: Option<D>,
     /// The worker that it uses.
     pub(crate) worker: Address,
@@ -53,7 +53,7 @@ pub(crate) struct Sessions<D> {
     workers: Vec<Address>,
     pub(crate) random: Random,
     requests: u64,
-    sessions: Vec<Session<D>>,
+    sessions: Vec<SimulatedSession<D>>,
 }
 
 impl<D: Clone + Debug> Sessions<D> {
@@ -68,7 +68,7 @@ impl<D: Clone + Debug> Sessions<D> {
         let sessions = (0..count).map(|index| {
             world.wake(load.wakes + index, random.within(0, load.begin));
             let (worker, request, tx, left) = (workers[0], RequestId(0), None, Some(load.steps));
-            Session { doing: None, worker, request, tx, attempt: 0, left }
+            SimulatedSession { doing: None, worker, request, tx, attempt: 0, left }
         });
         let sessions = sessions.collect();
         Sessions { load, workers, random, requests: load.requests, sessions }
@@ -149,7 +149,7 @@ impl<D: Clone + Debug> Sessions<D> {
             _ => false,
         };
         for index in 0..self.sessions.len() {
-            let Session { doing, worker, .. } = &self.sessions[index];
+            let SimulatedSession { doing, worker, .. } = &self.sessions[index];
             if doing.is_some() && is_down(*worker) {
                 self.rest(world, index);
             }
@@ -158,15 +158,15 @@ impl<D: Clone + Debug> Sessions<D> {
 }
 
 impl<D> Index<usize> for Sessions<D> {
-    type Output = Session<D>;
+    type Output = SimulatedSession<D>;
 
-    fn index(&self, index: usize) -> &Session<D> {
+    fn index(&self, index: usize) -> &SimulatedSession<D> {
         &self.sessions[index]
     }
 }
 
 impl<D> IndexMut<usize> for Sessions<D> {
-    fn index_mut(&mut self, index: usize) -> &mut Session<D> {
+    fn index_mut(&mut self, index: usize) -> &mut SimulatedSession<D> {
         &mut self.sessions[index]
     }
 }

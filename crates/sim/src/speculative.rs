@@ -38,7 +38,7 @@ const PATIENCE: u64 = 3_000 * MS;
 const PROMPT: u64 = 10_000 * MS;
 
 #[derive(Debug)]
-struct Session {
+struct SimulatedSpeculativeSession {
     /// Changes when the session starts over.
     number: u64,
     site: usize,
@@ -48,7 +48,7 @@ struct Session {
     missed: usize,
     /// Whether it waits for the stable replies to strong operations.
     awaits_stable: bool,
-    /// What its site had delivered when it had its last reply.
+    /// Operations that its site had delivered when it had its last reply.
     past: Past,
     /// Whether a strong operation of it may be undecided.
     is_open: bool,
@@ -66,7 +66,7 @@ struct Session {
 pub(crate) struct SpeculativeSessions {
     shape: Option<SpeculativeShape>,
     sites: usize,
-    sessions: Vec<Session>,
+    sessions: Vec<SimulatedSpeculativeSession>,
     random: Random,
     requests: u64,
     numbers: u64,
@@ -83,7 +83,7 @@ impl SpeculativeSessions {
         let sessions = (0..count).map(|index| {
             let next = random.within(0, 200 * MS);
             world.wake(WAKES + index, next);
-            Session {
+            SimulatedSpeculativeSession {
                 number: index as u64,
                 site: if index < sites { index } else { random.below(sites) },
                 left: Some(STEPS),
@@ -302,7 +302,7 @@ impl SpeculativeSessions {
         if !matches!(response, Response::Busy | Response::Diverged(_)) {
             self.record.reply(from.site.index(), request, response, last);
         }
-        let waits = |session: &Session| session.waits == Some(request);
+        let waits = |session: &SimulatedSpeculativeSession| session.waits == Some(request);
         let Some(index) = self.sessions.iter().position(waits) else { return };
         self.see(world, index);
         let waits_on = self.sessions[index].awaits_stable && self.record.is_strong(request);

@@ -82,7 +82,7 @@ pub(crate) struct Others {
     pub(crate) trial: Option<Trial>,
 }
 
-/// What a worker's configuration says about the questions of its protocols to one another.
+/// The parts of a worker's configuration that concern questions of its protocols to one another.
 #[derive(Debug)]
 pub(crate) struct Host {
     first_question: u64,

@@ -15,7 +15,8 @@ pub enum Kind {
     Causal,
     /// Strong: it is certified.
     Strong,
-    /// Of level `pcpsi`: it spans only spaces of this level, and no other kind spans them.
+    /// Transactions of level `pcpsi`. Each spans only spaces of this level, and no other kind of
+    /// transaction spans such a space.
     PcPsi,
 }
 

@@ -256,7 +256,7 @@ pub enum CommandError {
         tid: Option<TransactionId>,
     },
     /// A site does not answer a complete read.
-    SiteSilent {
+    SiteTimedOut {
         /// The site.
         site: SiteId,
     },
@@ -411,7 +411,7 @@ impl fmt::Display for CommandError {
             CommandError::StrongTooLarge(limit) => {
                 write!(f, "a strong transaction has at most {limit}; nothing was changed")
             }
-            CommandError::SiteSilent { site } => {
+            CommandError::SiteTimedOut { site } => {
                 write!(
                     f,
                     "site {} does not answer, and the read needs the answers of all sites",

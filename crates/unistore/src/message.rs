@@ -341,7 +341,7 @@ pub struct GuardLater {
     pub tx: TxId,
     /// The guard's key, protocol and reason.
     pub refusal: Refusal,
-    /// What the snapshot must contain.
+    /// Vector of the transactions that the snapshot must contain.
     pub past: Vector,
 }
 

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_and_lifetimes_are_told_apart() {
+    fn characters_and_lifetimes_are_distinguished() {
         assert_eq!(code_of("if c == '\"' { x }"), ["if c ==  { x }"]);
         assert_eq!(code_of("if c == '\\'' { x }"), ["if c ==  { x }"]);
         assert_eq!(code_of("fn f<'a>(x: &'a str) {}"), ["fn f<'a>(x: &'a str) {}"]);

@@ -45,7 +45,7 @@ fn sources(root: &Path) -> Vec<Text> {
     all.filter(|text| text.has_extension("rs") && !text.path.starts_with("crates/xtask")).collect()
 }
 
-/// What code, or tests, cite of one paper.
+/// Lines and sections of one paper that code, or tests, cite.
 #[derive(Debug, Default)]
 struct CitedBy {
     lines: BTreeSet<(Unit, u32)>,

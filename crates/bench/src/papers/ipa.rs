@@ -93,7 +93,7 @@ pub fn run(
         if !figures.iter().any(|number| is_wanted(*number)) {
             continue;
         }
-        let place = condition.place()?;
+        let place = condition.start_cluster()?;
         let store = &place.spaces;
         let wants = |number| figures.contains(&number) && is_wanted(number);
         if wants(5) || wants(6) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::processes::{Process, Wan};
-use crate::driver::{Pace, Workload as _, drive};
+use crate::closed_loop::{Pace, Workload as _, run_workload};
 use crate::error::BenchError;
 use crate::load;
 use crate::micro::{self, Micro};
@@ -141,7 +141,8 @@ impl Real {
         };
         let spent = || processor_time(self.process.id()).map_err(BenchError::Start);
         let before = spent()?;
-        let ran = drive(&self.micro, &BenchSessions::new(&self.place, Strong::Solera), &pace)?;
+        let ran =
+            run_workload(&self.micro, &BenchSessions::new(&self.place, Strong::Solera), &pace)?;
         let spent = spent()?.saturating_sub(before);
         let of_kind = |kind| ran.tally.of_kind(kind).latency.count();
         let transactions: u64 = (0..self.micro.kinds().len()).map(of_kind).sum();

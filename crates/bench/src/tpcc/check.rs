@@ -194,7 +194,7 @@ async fn state(client: &mut Client, space: &str) -> Result<(i64, i64, String), E
     }
 }
 
-/// What the orders of all districts of all warehouses contain.
+/// Sums over the orders of all districts of all warehouses.
 #[derive(Default)]
 struct Sold {
     /// Quantities and numbers of new lines, by the supplying warehouse and the item.
@@ -231,7 +231,7 @@ pub(super) async fn check(
     Ok(rules.all())
 }
 
-/// What the orders of a district imply about its customers.
+/// State of a customer that the orders of its district imply.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ordered {
     last: u64,

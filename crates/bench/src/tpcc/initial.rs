@@ -6,8 +6,8 @@ use serde::Serialize;
 use solera_random::Random;
 
 use super::rows::{
-    Account, Customer, DISTRICTS, Delivered, History, Item, Keys, Line, Order, Place, Sizes, Stock,
-    StockInfo,
+    Account, Customer, DISTRICTS, Delivered, History, Item, Keys, Line, Order, Sizes, Stock,
+    StockInfo, WarehouseOrDistrict,
 };
 
 /// `C_YTD_PAYMENT` and `H_AMOUNT` of each customer, in cents.
@@ -181,7 +181,7 @@ impl Population {
     fn customer(&self, district: (u64, u64), c: u64, keys: &Keys, rows: &mut Rows) {
         let random = &mut self.random(b'c', district, c);
         let (first, last) = self.name(district, c);
-        let Place { street_1, street_2, city, state, zip, .. } = place(random);
+        let WarehouseOrDistrict { street_1, street_2, city, state, zip, .. } = place(random);
         let row = Customer {
             first,
             middle: "OE",
@@ -241,8 +241,8 @@ fn json(row: &impl Serialize) -> String {
     serde_json::to_string(row).expect("rows have names and values that JSON has")
 }
 
-fn place(random: &mut Random) -> Place {
-    Place {
+fn place(random: &mut Random) -> WarehouseOrDistrict {
+    WarehouseOrDistrict {
         name: text(random, 6, 10),
         street_1: text(random, 10, 20),
         street_2: text(random, 10, 20),

@@ -141,7 +141,7 @@ impl Keys {
 
 /// A warehouse or district.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct WarehouseOrDistrict {
     pub(super) name: String,
     pub(super) street_1: String,
     pub(super) street_2: String,

@@ -131,9 +131,9 @@ fn count(table: Table) -> Result<Vec<Counted>, BenchError> {
 /// Runs the counted cluster twice; see [`Counting`]. Returns a line for each class of steps: its
 /// kind, size and outputs.
 pub(crate) fn steps(table: Table) -> String {
-    let counting = drive(table, Counting::default());
+    let counting = run_clusters(table, Counting::default());
     assert!(!counting.is_full(), "there are more classes of steps than functions to count them");
-    let counting = drive(table, counting.second_run());
+    let counting = run_clusters(table, counting.second_run());
     let line = |class: super::step::Class<'_>| {
         format!("{}\t{}\t{}\n", class.kind, class.size, class.outputs)
     };
@@ -142,7 +142,7 @@ pub(crate) fn steps(table: Table) -> String {
 
 /// Runs clusters of several shapes: steps differ between a single worker and several workers and
 /// sites.
-fn drive(table: Table, counting: Counting) -> Counting {
+fn run_clusters(table: Table, counting: Counting) -> Counting {
     let (variant, primary) = match table {
         Table::Variant(variant) => (variant, false),
         Table::Primary => (Baseline::UniStore, true),
@@ -256,9 +256,9 @@ mod tests {
 
     #[test]
     fn the_second_run_repeats_the_first() {
-        let first = drive(Table::Primary, Counting::default());
+        let first = run_clusters(Table::Primary, Counting::default());
         let classes = first.classes();
-        let second = drive(Table::Primary, first.second_run());
+        let second = run_clusters(Table::Primary, first.second_run());
         assert!(second.is_complete(), "each step of the first run has its step in the second");
         assert_eq!(second.classes(), classes);
     }

@@ -69,7 +69,7 @@ enum Due {
     /// A client's pause ends.
     Start(usize),
     /// A client retries a transaction.
-    Again(usize),
+    Retry(usize),
     /// A message passes the card of its sender, if it has one.
     Send(Transfer),
     /// The first byte of a message reaches the card of its receiver, if it has one.
@@ -456,7 +456,7 @@ impl<S: Source> VirtualCluster<S> {
                 Due::Free(core) => self.work(core),
                 Due::Answer(client) => self.on_replies(client),
                 Due::Start(client) => self.start(client),
-                Due::Again(client) => {
+                Due::Retry(client) => {
                     self.clients[client].begin();
                     self.send(client);
                 }
@@ -744,7 +744,7 @@ impl<S: Source> VirtualCluster<S> {
         match failed {
             Some(_) => {
                 let pause = this.pause();
-                self.push(self.now + pause, Due::Again(client));
+                self.push(self.now + pause, Due::Retry(client));
             }
             None => {
                 let think = this.random.think(self.think);

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::driver::Workload as _;
+use crate::closed_loop::Workload as _;
 use crate::error::BenchError;
 use crate::place::TargetCluster;
 use crate::ports::free_ports;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::driver::Pace;
+use crate::closed_loop::Pace;
 use crate::histogram::Histogram;
 use crate::tally::{Aborts, Count, Counters, Failures, Kind, Tally};
 

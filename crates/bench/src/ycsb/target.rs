@@ -5,7 +5,7 @@ use std::time::Duration;
 use solera::{Client, Error, Token, Value};
 use solera_redis::{Plain, PlainError, Reads, Reply};
 
-use crate::driver::{Session, Sessions};
+use crate::closed_loop::{Sessions, WorkloadSession};
 use crate::place::TargetCluster;
 use crate::tally::{Aborts, Counters};
 
@@ -180,7 +180,7 @@ impl YcsbSession {
     }
 }
 
-impl Session for YcsbSession {
+impl WorkloadSession for YcsbSession {
     fn take_aborts(&mut self) -> Aborts {
         std::mem::take(&mut self.aborts)
     }

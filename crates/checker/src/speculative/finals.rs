@@ -2,7 +2,7 @@
 
 use super::history::ReplyKind;
 use super::index::{Found, Index, NOWHERE};
-use super::violation::{Evidence, Place, Replica, Violation};
+use super::violation::{Evidence, HistoryOrder, Replica, Violation};
 
 /// Checks that operations are in the final order which must be.
 pub(super) fn check_lost(index: &Index<'_>, found: &mut Found) {
@@ -55,22 +55,22 @@ pub(super) fn check_future(index: &Index<'_>, found: &mut Found) {
         let both = [latest[position], *operation].into_iter().flatten();
         latest[position + 1] = both.max_by_key(|it| index.operation(*it).invoked);
     }
-    let mut check = |operation: usize, at: u64, place: &dyn Fn() -> Place| {
+    let mut check = |operation: usize, at: u64, order: &dyn Fn() -> HistoryOrder| {
         if index.operation(operation).invoked > at {
             let operation = index.name(operation);
-            found.push(Violation::FromTheFuture { operation, place: place(), at });
+            found.push(Violation::FromTheFuture { operation, order: order(), at });
         }
     };
     for claim in &index.claims {
         let tentative = claim.tentative.iter().map(|operation| *operation as usize);
         for operation in tentative.chain(latest[claim.committed()]) {
-            let name = || Place::Reply(index.name(claim.operation), claim.kind());
+            let name = || HistoryOrder::Reply(index.name(claim.operation), claim.kind());
             check(operation, claim.reply.at, &name);
         }
     }
     for report in &index.history.reports {
         if let Some(operation) = latest[report.length().min(index.order.len())] {
-            check(operation, report.at, &|| Place::Committed(Replica::from(report)));
+            check(operation, report.at, &|| HistoryOrder::Committed(Replica::from(report)));
         }
     }
 }

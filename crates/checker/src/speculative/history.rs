@@ -201,7 +201,7 @@ pub enum KeyCommand {
     Delete,
 }
 
-/// What [`Procedure::CompareAndSet`] does with one key.
+/// Part of a [`Procedure::CompareAndSet`] that concerns one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// Key.

@@ -6,7 +6,7 @@ use std::mem::discriminant;
 use super::history::{
     History, Operation, OperationId, Origin, Procedure, Reply, ReplyKind, Strength,
 };
-use super::violation::{Malformation, Name, Place, Violation};
+use super::violation::{HistoryOrder, Malformation, Name, Violation};
 
 /// Largest number of violations of one kind that are reported.
 const MOST: usize = 64;
@@ -244,11 +244,11 @@ impl<'a> Index<'a> {
             let operation = self.find(*id);
             let is_new = operation.is_some_and(|known| self.positions[known] == NOWHERE);
             match operation {
-                None => found.push(Violation::NeverInvoked { id: *id, place: Place::Final }),
+                None => found.push(Violation::NeverInvoked { id: *id, order: HistoryOrder::Final }),
                 Some(known) if is_new => self.positions[known] = position,
                 Some(known) => {
                     let operation = self.name(known);
-                    found.push(Violation::Twice { operation, place: Place::Final });
+                    found.push(Violation::Twice { operation, order: HistoryOrder::Final });
                 }
             }
             self.order.push(operation.filter(|_| is_new));
@@ -293,18 +293,18 @@ impl<'a> Index<'a> {
         if self.positions[number] < committed {
             return wrong(Violation::SeesItself { operation, kind });
         }
-        let place = || Place::Reply(operation, kind);
+        let order = || HistoryOrder::Reply(operation, kind);
         let mut tentative = Vec::with_capacity(reply.order.tentative.len());
         for id in &reply.order.tentative {
             let Some(known) = self.find(*id) else {
-                return wrong(Violation::NeverInvoked { id: *id, place: place() });
+                return wrong(Violation::NeverInvoked { id: *id, order: order() });
             };
             if known == number {
                 return wrong(Violation::SeesItself { operation, kind });
             }
             if self.positions[known] < committed || !is_new(known) {
                 let operation = self.name(known);
-                return wrong(Violation::Twice { operation, place: place() });
+                return wrong(Violation::Twice { operation, order: order() });
             }
             tentative.push(u32::try_from(known).expect("a history has fewer than 2^32 operations"));
         }

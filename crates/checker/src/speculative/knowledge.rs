@@ -1,4 +1,5 @@
-//! What replicas know: within a run it only grows, and it includes the context of each operation.
+//! Knowledge of replicas: within a run it only grows, and it includes the context of each
+//! operation.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +84,7 @@ fn events(index: &Index<'_>) -> BTreeMap<(u32, u32), Vec<(u64, Event)>> {
     events
 }
 
-/// What a replica knew at an instant.
+/// Knowledge of a replica at an instant.
 #[derive(Default)]
 struct Known<'i> {
     /// Number of committed operations.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::history::Report;
 use super::index::{Found, Index};
-use super::violation::{Place, Replica, Violation};
+use super::violation::{HistoryOrder, Replica, Violation};
 
 pub(super) fn check(index: &Index<'_>, found: &mut Found) {
     let history = index.history;
@@ -53,7 +53,7 @@ fn check_prefix(index: &Index<'_>, report: &Report, found: &mut Found) {
         let (id, expected) = (report.operations[at], order.get(position).copied());
         found.push(Violation::NotAPrefix { replica, position, found: id, expected });
         if index.find(id).is_none() {
-            found.push(Violation::NeverInvoked { id, place: Place::Committed(replica) });
+            found.push(Violation::NeverInvoked { id, order: HistoryOrder::Committed(replica) });
         }
     } else if report.length() > order.len() {
         let (length, expected) = (report.length(), order.len());

@@ -1,4 +1,4 @@
-//! What sessions know: orders of their later operations contain it.
+//! Operations that sessions know: orders of their later operations contain them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::violation::Violation;
 pub(super) fn check(index: &Index<'_>, found: &mut Found) {
     let mut members = Members::new(index);
     for operations in index.sessions.values() {
-        let mut session = Session::default();
+        let mut session = SessionState::default();
         for operation in operations {
             session.receive(index, index.operation(*operation).invoked);
             if let Some(claim) = index.first_claim(*operation) {
@@ -27,7 +27,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Found) {
 
 /// A session between two of its operations.
 #[derive(Default)]
-struct Session {
+struct SessionState {
     /// Claims whose replies have not been received yet.
     pending: Vec<usize>,
     /// Answered operations that the orders of later ones have not contained yet.
@@ -40,7 +40,7 @@ struct Session {
     last: Option<usize>,
 }
 
-impl Session {
+impl SessionState {
     /// Receives the replies up to an instant.
     fn receive(&mut self, index: &Index<'_>, until: u64) {
         let mut pending = std::mem::take(&mut self.pending);

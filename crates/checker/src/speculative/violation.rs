@@ -11,7 +11,7 @@ pub enum Violation {
     Malformed {
         /// Operation.
         operation: Name,
-        /// What is wrong.
+        /// Reason why the record is wrong.
         reason: Malformation,
     },
     /// A reply of a kind that the operation cannot have after its earlier replies.
@@ -28,14 +28,14 @@ pub enum Violation {
         /// Identifier in the order.
         id: OperationId,
         /// The order.
-        place: Place,
+        order: HistoryOrder,
     },
     /// An order contains an operation that was invoked only later.
     FromTheFuture {
         /// Operation in the order.
         operation: Name,
         /// The order.
-        place: Place,
+        order: HistoryOrder,
         /// Instant of the order.
         at: u64,
     },
@@ -44,7 +44,7 @@ pub enum Violation {
         /// Operation.
         operation: Name,
         /// The order.
-        place: Place,
+        order: HistoryOrder,
     },
     /// The order before an operation contains the operation itself.
     SeesItself {
@@ -248,7 +248,7 @@ pub enum Violation {
     },
 }
 
-/// What is wrong with a record.
+/// Reason why a record is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformation {
     /// Another operation has the same identifier.
@@ -263,7 +263,7 @@ pub enum Malformation {
 
 /// An order in a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum HistoryOrder {
     /// The final order.
     Final,
     /// The order of a reply.

@@ -1,5 +1,5 @@
-//! What the simulated space executes: the specification of the procedures once more, written for
-//! shortness instead of speed.
+//! Model of the procedures that the simulated space executes: their specification once more,
+//! written for shortness instead of speed.
 
 use std::collections::BTreeMap;
 

@@ -71,7 +71,7 @@ struct Session {
     site: u32,
     /// Operations without a reply so far.
     open: usize,
-    /// What replies showed.
+    /// Operations that replies showed.
     seen: BTreeSet<OperationId>,
     /// Strong operations of the session, and committed ones that replies showed.
     firm: BTreeSet<OperationId>,

@@ -87,7 +87,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn adding_a_negative_number_is_told_apart() {
+    fn adding_a_negative_number_is_distinguished() {
         for (line, operation) in [
             ("INCR k", Add),
             ("INCRBY k 0", Add),

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relation_is_told_by_what_it_comes_to() {
+    fn a_relation_is_printed_as_the_conflicts_that_it_implies() {
         let pairs = [["SET", "*"], ["DECR", "DECRBY"]];
         let relation = declared(&["DECRBY", "SET"], &pairs);
         assert_eq!(

@@ -56,7 +56,7 @@ pub(crate) enum Event {
     Resume(u8),
 }
 
-/// What a seed determines.
+/// Properties of a world that its seed determines.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) sites: u8,
@@ -74,12 +74,12 @@ pub(crate) struct Shape {
     pub(crate) without: Without,
 }
 
-/// What a world found.
+/// Findings of a world.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// The first violation of a safety property.
     pub(crate) violation: Option<String>,
-    /// What did not happen in time after the faults had ended.
+    /// Expected event that did not happen in time after the faults had ended.
     pub(crate) unfinished: Option<String>,
     pub(crate) reached: BTreeMap<&'static str, usize>,
     /// Number of delivered casts.
@@ -106,7 +106,7 @@ pub(crate) struct World {
     late_bodies: Option<u8>,
     /// A site that sends no bodies.
     mute: Option<u8>,
-    /// Until when a plan to lose the last two sites with a body has priority.
+    /// Time until which a plan to lose the last two sites with a body has priority.
     last_bodies_until: u64,
     ambush: Option<Ambush>,
     quiet: bool,

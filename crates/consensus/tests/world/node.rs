@@ -20,7 +20,7 @@ pub(crate) enum Entry {
     Members(usize),
     /// A part of a checkpoint of the member.
     Part(Part),
-    /// What the site had delivered when the last part was taken.
+    /// Streams that the site had delivered when the last part was taken.
     Delivered(Streams),
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Node {
     checkpoint: Option<(usize, Checkpoint, Vec<Entry>)>,
 }
 
-/// What a journal contains beside the state of the member and of the streams.
+/// Content of a journal beside the state of the member and of the streams.
 #[derive(Default)]
 struct Restored {
     /// Number of runs.

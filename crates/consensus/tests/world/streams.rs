@@ -23,7 +23,7 @@ impl Body {
     }
 }
 
-/// What a site has, and what it has delivered.
+/// Bodies that a site has, and those that it has delivered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Streams {
     bodies: BTreeMap<Run, Vec<Body>>,

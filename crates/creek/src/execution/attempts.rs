@@ -14,7 +14,7 @@ use super::classes::Classes;
 use super::job::Done;
 use crate::ids::OperationId;
 use crate::object::Procedures;
-use crate::order::Place;
+use crate::order::OrderPlace;
 
 /// Number of executions by jobs after which the machine executes an operation itself.
 const MOST: usize = 8;
@@ -116,7 +116,7 @@ impl<P: Procedures> Attempts<P> {
     /// Returns whether an operation that has a place, and probably conflicts, must be executed.
     pub(crate) fn has_conflict(&self, number: u64, classes: &Classes) -> bool {
         let attempt = self.attempts.get(&number);
-        attempt.is_some_and(|attempt| classes.has_before(&attempt.classes, Place::End))
+        attempt.is_some_and(|attempt| classes.has_before(&attempt.classes, OrderPlace::End))
     }
 
     /// Takes the first operation that has a result or that the machine executes itself. Without

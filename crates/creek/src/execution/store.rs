@@ -11,7 +11,7 @@ use serde::Serialize;
 use solera_machine::codec;
 
 use crate::object::{Access, Add, RegisterKey};
-use crate::order::Place;
+use crate::order::OrderPlace;
 
 /// Name of a register, shared by everything that refers to it.
 pub(crate) type Name = Arc<[u8]>;
@@ -79,7 +79,7 @@ impl<V: Clone + PartialEq> Version<V> {
 pub(crate) struct Store<V> {
     base: Named<Arc<V>>,
     /// Versions of each register, by the places of the operations that have written them.
-    versions: Named<RedBlackTreeMapSync<Place, Version<V>>>,
+    versions: Named<RedBlackTreeMapSync<OrderPlace, Version<V>>>,
     /// Bytes of the names and of the encodings of the values in `base`.
     bytes: usize,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Store<V> {
 #[derive(Debug)]
 pub(crate) struct Snapshot<V> {
     store: Store<V>,
-    place: Place,
+    place: OrderPlace,
     reads: RefCell<Values<V>>,
     writes: Writes<V>,
 }
@@ -151,7 +151,7 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
     }
 
     /// Returns the value of a register that an operation at a place reads.
-    pub(crate) fn read(&self, key: &[u8], place: Place) -> Held<V> {
+    pub(crate) fn read(&self, key: &[u8], place: OrderPlace) -> Held<V> {
         let mut merges = Vec::new();
         let versions = self.versions.get(key).map(|versions| versions.range(..place));
         for (_, version) in versions.into_iter().flatten().rev() {
@@ -164,14 +164,19 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
     }
 
     /// Returns the place of the first version after a place that sets a register.
-    pub(crate) fn next_set(&self, name: &Name, place: Place) -> Option<Place> {
+    pub(crate) fn next_set(&self, name: &Name, place: OrderPlace) -> Option<OrderPlace> {
         let after = (std::ops::Bound::Excluded(place), std::ops::Bound::Unbounded);
         let mut versions = self.versions.get(name)?.range(after);
         versions.find(|(_, version)| matches!(version, Version::Set(_))).map(|(place, _)| *place)
     }
 
     /// Sets or removes the version of a register at a place. Returns whether that is a change.
-    pub(crate) fn change(&mut self, name: &Name, place: Place, value: Option<Version<V>>) -> bool {
+    pub(crate) fn change(
+        &mut self,
+        name: &Name,
+        place: OrderPlace,
+        value: Option<Version<V>>,
+    ) -> bool {
         let present = self.versions.get(name).and_then(|versions| versions.get(&place));
         match (present, value) {
             (None, None) => return false,
@@ -189,7 +194,7 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
     }
 
     /// Moves the version of a register to another place.
-    pub(crate) fn relocate(&mut self, name: &Name, from: Place, to: Place) {
+    pub(crate) fn relocate(&mut self, name: &Name, from: OrderPlace, to: OrderPlace) {
         let Some(versions) = self.versions.get_mut(name) else { return };
         if let Some(version) = versions.get(&from).cloned() {
             versions.remove_mut(&from);
@@ -198,7 +203,7 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
     }
 
     /// Removes and returns the version of a register at a place.
-    fn take(&mut self, name: &Name, place: Place) -> Option<Version<V>> {
+    fn take(&mut self, name: &Name, place: OrderPlace) -> Option<Version<V>> {
         let versions = self.versions.get_mut(name)?;
         let version = versions.get(&place).cloned()?;
         versions.remove_mut(&place);
@@ -209,7 +214,7 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
     }
 
     /// Makes the first version of a register final.
-    pub(crate) fn make_final(&mut self, name: &Name, place: Place) {
+    pub(crate) fn make_final(&mut self, name: &Name, place: OrderPlace) {
         if let Some(version) = self.take(name, place) {
             let value = version.after(self.base.get(name).cloned());
             self.set(name, value);
@@ -247,7 +252,7 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
         self.versions.size()
     }
 
-    pub(crate) fn snapshot(&self, place: Place) -> Snapshot<V> {
+    pub(crate) fn snapshot(&self, place: OrderPlace) -> Snapshot<V> {
         let (reads, writes) = (RefCell::default(), Writes::new());
         Snapshot { store: self.clone(), place, reads, writes }
     }

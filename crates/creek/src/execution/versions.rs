@@ -30,22 +30,22 @@ use super::{Executed, Invoked, Kind, Moved, Progress};
 use crate::config::{Config, Replies, Rule};
 use crate::ids::{OperationId, StreamId};
 use crate::object::{Procedures, RegisterKey};
-use crate::order::Place;
+use crate::order::OrderPlace;
 use crate::request::Request;
 
 /// An operation with its former and its present place.
-type Relocation<P> = (Place, Place, Arc<Request<<P as Procedures>::Operation>>);
+type Relocation<P> = (OrderPlace, OrderPlace, Arc<Request<<P as Procedures>::Operation>>);
 
 /// The operations that are not final, with what they have read and written.
 #[derive(Debug)]
 pub(crate) struct Versions<P: Procedures> {
     store: Store<P::Value>,
     /// The operations that have read a register, by their places.
-    readers: BTreeMap<Name, BTreeSet<Place>>,
-    operations: BTreeMap<Place, Operation<P>>,
+    readers: BTreeMap<Name, BTreeSet<OrderPlace>>,
+    operations: BTreeMap<OrderPlace, Operation<P>>,
     /// Operations that must be executed, for the first time or again, and that no job executes:
     /// short ones, and others.
-    stale: [BTreeSet<Place>; 2],
+    stale: [BTreeSet<OrderPlace>; 2],
     /// Operations that have no place yet.
     attempts: Attempts<P>,
     /// Operations that must be executed, by class.
@@ -54,7 +54,7 @@ pub(crate) struct Versions<P: Procedures> {
     running: BTreeMap<JobId, Target>,
     /// Operations whose last executions do not count: they must be executed again, or a job
     /// executes them.
-    invalid: BTreeSet<Place>,
+    invalid: BTreeSet<OrderPlace>,
     /// Operations that have not been executed.
     fresh: BTreeSet<OperationId>,
     /// Operations that were there before a restart and have not been executed since.
@@ -65,9 +65,9 @@ pub(crate) struct Versions<P: Procedures> {
     newly: Vec<OperationId>,
     held: Results,
     /// Executed operations for which clients wait, and whose responses have not been reported.
-    unreported: BTreeSet<Place>,
+    unreported: BTreeSet<OrderPlace>,
     /// Other executed operations whose responses have not been reported.
-    ready: VecDeque<Place>,
+    ready: VecDeque<OrderPlace>,
     /// Number of jobs so far.
     jobs: u64,
     /// Number of executions so far, without those of operations that only read.
@@ -84,7 +84,7 @@ pub(crate) struct Versions<P: Procedures> {
 #[derive(Clone, Copy, Debug)]
 enum Target {
     /// An operation that has this place.
-    Place(Place),
+    Place(OrderPlace),
     /// An operation that has no place yet.
     Attempt(u64),
 }
@@ -93,7 +93,7 @@ enum Target {
 #[derive(Debug, Default)]
 struct Results {
     /// Places of the operations whose results wait.
-    places: BTreeMap<OperationId, Place>,
+    places: BTreeMap<OperationId, OrderPlace>,
     /// Operations whose results wait, by the operation for which they wait.
     waiting: BTreeMap<OperationId, Vec<OperationId>>,
 }
@@ -152,7 +152,11 @@ impl<P: Procedures> Versions<P> {
 
     /// Returns the operations that see a version of a register at this place, or would if there was
     /// one.
-    fn readers_of(&self, name: &Name, place: Place) -> impl Iterator<Item = Place> + use<'_, P> {
+    fn readers_of(
+        &self,
+        name: &Name,
+        place: OrderPlace,
+    ) -> impl Iterator<Item = OrderPlace> + use<'_, P> {
         let after = (Bound::Excluded(place), Bound::Unbounded);
         let readers = self.readers.get(name).map(|readers| readers.range(after));
         let is_read = readers.clone().is_some_and(|mut readers| readers.next().is_some());
@@ -166,7 +170,7 @@ impl<P: Procedures> Versions<P> {
     pub(crate) fn insert(
         &mut self,
         procedures: &P,
-        place: Place,
+        place: OrderPlace,
         request: Arc<Request<P::Operation>>,
         kind: Kind,
     ) -> bool {
@@ -185,7 +189,7 @@ impl<P: Procedures> Versions<P> {
 
     /// Reports the responses to an operation from now on when they are settled, including that of
     /// its last execution.
-    pub(crate) fn watch(&mut self, place: Place) {
+    pub(crate) fn watch(&mut self, place: OrderPlace) {
         let Some(operation) = self.operations.get_mut(&place) else { return };
         operation.kind = Kind::Awaited;
         if operation.executed.is_some() {
@@ -228,7 +232,7 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Gives an attempted operation, which has its place now, the result of its execution.
-    pub(crate) fn complete(&mut self, place: Place, done: Done<P>) {
+    pub(crate) fn complete(&mut self, place: OrderPlace, done: Done<P>) {
         let Some(operation) = self.operations.get(&place) else { return };
         // If the clock has reached its greatest time, the place need not be the last one.
         if self.are_valid(place, &done.reads) {
@@ -241,7 +245,7 @@ impl<P: Procedures> Versions<P> {
     /// operations that do not move, and after those of committed ones. An operation that has no
     /// place yet gets one.
     pub(crate) fn relocate(&mut self, procedures: &P, moves: &[Relocation<P>]) -> Moved {
-        let mut affected: BTreeSet<(Place, Name)> = BTreeSet::new();
+        let mut affected: BTreeSet<(OrderPlace, Name)> = BTreeSet::new();
         let mut moved = Moved::Nothing;
         for (from, to, request) in moves {
             let Some(operation) = self.operations.remove(from) else {
@@ -283,7 +287,7 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Moves the entries of lists that contain places.
-    fn relocate_entries(&mut self, operation: &Operation<P>, (from, to): (Place, Place)) {
+    fn relocate_entries(&mut self, operation: &Operation<P>, (from, to): (OrderPlace, OrderPlace)) {
         let [short, long] = &mut self.stale;
         for places in [short, long, &mut self.invalid, &mut self.unreported] {
             if places.remove(&from) {
@@ -307,8 +311,8 @@ impl<P: Procedures> Versions<P> {
     fn relocate_execution(
         &mut self,
         executed: &Execution<P>,
-        (from, to): (Place, Place),
-        mut affected: Option<&mut BTreeSet<(Place, Name)>>,
+        (from, to): (OrderPlace, OrderPlace),
+        mut affected: Option<&mut BTreeSet<(OrderPlace, Name)>>,
     ) {
         for name in &executed.writes {
             if let Some(affected) = &mut affected {
@@ -330,7 +334,7 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Marks an operation as stale if it would read another value of a register now.
-    fn check(&mut self, place: Place, name: &Name) {
+    fn check(&mut self, place: OrderPlace, name: &Name) {
         let executed = self.operations.get(&place).and_then(|it| it.executed.as_ref());
         let Some(had) = executed.and_then(|executed| executed.reads.get(name)) else { return };
         if !self.is_valid(place, name, had) {
@@ -341,7 +345,7 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Notes that an operation is executed, and enqueues those that have waited for it.
-    fn close(&mut self, place: Place) {
+    fn close(&mut self, place: OrderPlace) {
         let Some(operation) = self.operations.get(&place) else { return };
         for place in self.classes.remove(&operation.classes, place) {
             self.enqueue(place);
@@ -349,17 +353,17 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Returns whether an operation at a place would read this value of a register.
-    fn is_valid(&self, place: Place, name: &Name, had: &Held<P::Value>) -> bool {
+    fn is_valid(&self, place: OrderPlace, name: &Name, had: &Held<P::Value>) -> bool {
         let counts = had.is_some() || self.without.keeps(Rule::ValidateAbsence);
         !counts || is_same(had, &self.store.read(name, place))
     }
 
-    fn are_valid(&self, place: Place, reads: &Values<P::Value>) -> bool {
+    fn are_valid(&self, place: OrderPlace, reads: &Values<P::Value>) -> bool {
         reads.iter().all(|(name, had)| self.is_valid(place, name, had))
     }
 
     /// Marks an operation as stale, unless a job executes it: the job's result is examined anyway.
-    fn enqueue(&mut self, place: Place) {
+    fn enqueue(&mut self, place: OrderPlace) {
         self.classes.unpark(place);
         let operation = &self.operations[&place];
         if operation.job.is_none() {
@@ -415,7 +419,7 @@ impl<P: Procedures> Versions<P> {
     fn step_attempts(&mut self, procedures: &Arc<P>, slots: usize, finals: u64) -> Progress<P> {
         let job = |store: &Store<P::Value>, operation| {
             let source = Source::Attempted(operation);
-            Job::new(Arc::clone(procedures), source, store.snapshot(Place::End))
+            Job::new(Arc::clone(procedures), source, store.snapshot(OrderPlace::End))
         };
         if let Some((number, done, before)) = self.attempts.take_read()
             && let Some(invoked) = self.attempts.remove(number)
@@ -442,8 +446,8 @@ impl<P: Procedures> Versions<P> {
         if self.running.len() < slots
             && let Some((number, operation)) = self.attempts.take_waiting(&self.classes)
         {
-            if procedures.is_read_only(&operation) && self.is_exact_before(Place::End) {
-                let ids = if self.trace { self.before(Place::End).1 } else { Vec::new() };
+            if procedures.is_read_only(&operation) && self.is_exact_before(OrderPlace::End) {
+                let ids = if self.trace { self.before(OrderPlace::End).1 } else { Vec::new() };
                 self.attempts.expect(number, (finals, ids));
             }
             let job = job(&self.store, operation);
@@ -456,7 +460,7 @@ impl<P: Procedures> Versions<P> {
     /// now, and no operation that probably changes that is under way.
     fn may_place(&self, number: u64, done: &Done<P>) -> bool {
         let conflicts = self.attempts.has_conflict(number, &self.classes);
-        !conflicts && self.are_valid(Place::End, &done.reads)
+        !conflicts && self.are_valid(OrderPlace::End, &done.reads)
     }
 
     /// Returns whether the state is exact, and contains the operations that are committed, those of
@@ -464,15 +468,15 @@ impl<P: Procedures> Versions<P> {
     /// are executed.
     fn has_end(&self) -> bool {
         let own = self.own.and_then(|own| self.fresh.range(own.at(0)..=own.at(u64::MAX)).next());
-        !self.waits_until_exact || own.is_none() && self.is_exact_before(Place::End)
+        !self.waits_until_exact || own.is_none() && self.is_exact_before(OrderPlace::End)
     }
 
     /// Returns whether the state before a place is exact, and contains the operations that are
     /// committed, and those that were there before a restart.
-    fn is_exact_before(&self, place: Place) -> bool {
+    fn is_exact_before(&self, place: OrderPlace) -> bool {
         // A committed operation is final when it and all operations before it are executed.
         let first = self.operations.keys().next().filter(|first| **first < place);
-        let is_final = !matches!(first, Some(Place::Committed(_)));
+        let is_final = !matches!(first, Some(OrderPlace::Committed(_)));
         let is_exact = self.invalid.first().is_none_or(|first| *first > place);
         let is_whole = is_final && is_exact && self.restored.is_empty();
         is_whole || !self.waits_until_exact || !self.without.keeps(Rule::AnswerExact)
@@ -480,7 +484,7 @@ impl<P: Procedures> Versions<P> {
 
     /// Returns the operation that is executed next. Without slots, this is the first of all;
     /// otherwise it is the first short one, if there is one.
-    fn next_stale(&self, slots: usize) -> Option<Place> {
+    fn next_stale(&self, slots: usize) -> Option<OrderPlace> {
         let [short, long] = self.stale.each_ref().map(|stale| stale.first().copied());
         match slots {
             0 => short.into_iter().chain(long).min(),
@@ -506,14 +510,14 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Takes the result of an execution, and the results that have waited for it.
-    fn take_result(&mut self, place: Place, done: Done<P>) {
+    fn take_result(&mut self, place: OrderPlace, done: Done<P>) {
         let mut results = vec![(place, done)];
         while let Some((place, done)) = results.pop() {
             let operation = &self.operations[&place];
             let id = operation.request.id;
             if let Some(lacking) = self.lacking(operation) {
                 self.held.places.insert(id, place);
-                let is_it = |place: &Place| self.operations[place].request.id == lacking;
+                let is_it = |place: &OrderPlace| self.operations[place].request.id == lacking;
                 let parked = self.classes.parked().find(is_it);
                 if let Some(parked) = parked {
                     self.enqueue(parked);
@@ -554,7 +558,7 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Replaces the last execution of an operation.
-    fn install(&mut self, place: Place, done: Done<P>) {
+    fn install(&mut self, place: OrderPlace, done: Done<P>) {
         let Done { response, reads, writes } = done;
         let Some(operation) = self.operations.get_mut(&place) else { return };
         let before = operation.executed.take();
@@ -593,14 +597,14 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Sets or removes the version that an operation has written, and checks those that read it.
-    fn change_version(&mut self, place: Place, name: &Name, value: Option<Version<P::Value>>) {
+    fn change_version(&mut self, place: OrderPlace, name: &Name, value: Option<Version<P::Value>>) {
         if self.store.change(name, place, value) && self.without.keeps(Rule::ValidateWrites) {
-            let readers: Vec<Place> = self.readers_of(name, place).collect();
+            let readers: Vec<OrderPlace> = self.readers_of(name, place).collect();
             readers.into_iter().for_each(|reader| self.check(reader, name));
         }
     }
 
-    fn forget_reader(&mut self, name: &Name, place: Place) {
+    fn forget_reader(&mut self, name: &Name, place: OrderPlace) {
         let Some(readers) = self.readers.get_mut(name) else { return };
         readers.remove(&place);
         if readers.is_empty() {
@@ -609,7 +613,7 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Returns whether an operation is executed, and the state before it exact.
-    fn has_settled(&self, place: Place) -> bool {
+    fn has_settled(&self, place: OrderPlace) -> bool {
         let is_executed = self.operations.get(&place).is_some_and(|it| it.executed.is_some());
         is_executed && self.is_exact_before(place)
     }
@@ -633,7 +637,7 @@ impl<P: Procedures> Versions<P> {
         self.progress(place, true)
     }
 
-    fn progress(&self, place: Place, settled: bool) -> Option<Progress<P>> {
+    fn progress(&self, place: OrderPlace, settled: bool) -> Option<Progress<P>> {
         let operation = self.operations.get(&place)?;
         let Execution { response, again, .. } = operation.executed.as_ref()?;
         let (request, response) = (Arc::clone(&operation.request), response.clone());
@@ -658,10 +662,10 @@ impl<P: Procedures> Versions<P> {
 
     /// Returns the ids of the executed operations before a place, in order, and how many of them,
     /// from the first one on and without a gap, are committed.
-    pub(crate) fn before(&self, place: Place) -> (usize, Vec<OperationId>) {
+    pub(crate) fn before(&self, place: OrderPlace) -> (usize, Vec<OperationId>) {
         let all = self.operations.range(..place);
-        let is_committed = |(place, operation): &(&Place, &Operation<P>)| {
-            matches!(place, Place::Committed(_)) && operation.executed.is_some()
+        let is_committed = |(place, operation): &(&OrderPlace, &Operation<P>)| {
+            matches!(place, OrderPlace::Committed(_)) && operation.executed.is_some()
         };
         let committed = all.clone().take_while(is_committed).count();
         let executed = all.filter(|(_, operation)| operation.executed.is_some());
@@ -675,7 +679,7 @@ impl<P: Procedures> Versions<P> {
         let place = *place;
         let is_valid = operation.executed.is_some() && !self.invalid.contains(&place);
         let is_reported = !self.unreported.contains(&place);
-        if !matches!(place, Place::Committed(_)) || !is_valid || !is_reported {
+        if !matches!(place, OrderPlace::Committed(_)) || !is_valid || !is_reported {
             return None;
         }
         let operation = self.remove(place)?;
@@ -686,7 +690,7 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Removes an operation. Its versions stay.
-    fn remove(&mut self, place: Place) -> Option<Operation<P>> {
+    fn remove(&mut self, place: OrderPlace) -> Option<Operation<P>> {
         let operation = self.operations.remove(&place)?;
         let [short, long] = &mut self.stale;
         for places in [short, long, &mut self.invalid, &mut self.unreported] {
@@ -910,7 +914,7 @@ mod tests {
                     executed.filter_map(|it| it.response.as_deref().copied()).collect();
                 assert_eq!(found, responses, "seed {seed}");
                 for key in 0..keys as u8 {
-                    let read = versions.store.read(&[key], Place::End).map(|value| *value);
+                    let read = versions.store.read(&[key], OrderPlace::End).map(|value| *value);
                     assert_eq!(read, after.get(&[key][..]).copied(), "seed {seed}");
                 }
             }

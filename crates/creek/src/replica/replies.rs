@@ -11,7 +11,7 @@ use crate::execution::Before;
 use crate::ids::OperationId;
 use crate::message::Output;
 use crate::object::Procedures;
-use crate::order::Place;
+use crate::order::OrderPlace;
 use crate::rare;
 use crate::request::Request;
 
@@ -70,7 +70,7 @@ impl<P: Procedures> Replica<P> {
     }
 
     /// Returns what is executed before a place.
-    pub(super) fn claim(&self, place: Place) -> Option<Claim> {
+    pub(super) fn claim(&self, place: OrderPlace) -> Option<Claim> {
         self.config.trace.then(|| {
             let (committed, mut tentative) = self.execution.before(&self.order, place);
             tentative.drain(..committed);
@@ -156,7 +156,7 @@ impl<P: Procedures> Replica<P> {
         let then = |(committed, tentative)| Claim { committed, tentative };
         let claim = match before {
             Some(before) => self.config.trace.then(|| then(before)),
-            None => self.claim(Place::End),
+            None => self.claim(OrderPlace::End),
         };
         let tentative = Tentative { id: None, response, claim };
         self.reply(client, Response::Tentative(tentative), true);

@@ -1,4 +1,4 @@
-//! What clients and the events of the machines show, for the judge.
+//! Record of what clients and the events of the machines show, for the judge.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,10 +16,10 @@ pub(crate) struct Issued {
     pub(crate) strong: bool,
     /// Position of the invocation among all invocations and replies.
     pub(crate) invoked: u64,
-    /// What replies of the site had shown before the invocation: operations, as a length of
-    /// [`Seen::log`], and committed ones.
+    /// Operations that replies of the site had shown before the invocation, as a length of
+    /// [`Seen::log`], and number of committed ones.
     pub(crate) seen: (usize, u64),
-    /// What the site had delivered, as it had answered the client.
+    /// Operations that the site had delivered, as it had answered the client.
     pub(crate) past: Past,
     pub(crate) id: Option<OperationId>,
     pub(crate) first: Option<Claimed>,
@@ -54,7 +54,7 @@ pub(crate) struct Claimed {
     pub(crate) claim: Claim,
 }
 
-/// What the replies of a site have shown.
+/// Operations that the replies of a site have shown.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Operations, in the order in which replies showed them first.

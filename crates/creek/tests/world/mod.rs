@@ -49,7 +49,7 @@ pub(crate) struct Shape {
     pub(crate) without: Option<Rule>,
 }
 
-/// What a run showed.
+/// Findings of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) violations: Vec<String>,
@@ -86,7 +86,7 @@ pub(crate) struct World {
     observers: BTreeMap<RequestId, Observer>,
     /// Number of observers so far.
     observed: u64,
-    /// What each site had delivered when its last reply was made.
+    /// Operations that each site had delivered when its last reply was made.
     pasts: Vec<Past>,
 }
 

@@ -14,7 +14,7 @@ const REQUESTS: u64 = 1 << 40;
 /// The session of clients that invoke one operation each.
 pub(crate) const GUEST: usize = usize::MAX;
 
-/// What an observer waits for.
+/// Event for which an observer waits.
 #[derive(Clone, Debug)]
 pub(crate) enum Wait {
     Await(OperationId),

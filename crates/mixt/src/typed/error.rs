@@ -39,7 +39,7 @@ pub enum Error {
     /// before you repeat the call.
     Unknown(String),
     /// Some phases have committed, and the others could not yet. Do not call it again, but
-    /// [resume](crate::typed::Session::resume) it.
+    /// [resume](crate::typed::TypedSession::resume) it.
     Incomplete(Ticket),
 }
 

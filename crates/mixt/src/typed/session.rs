@@ -62,7 +62,7 @@ impl fmt::Debug for Space {
 }
 
 /// Runs the transactions of a program, one at a time. A session sees its own writes.
-pub struct Session<P> {
+pub struct TypedSession<P> {
     module: Module,
     bindings: Bindings,
     databases: Vec<Arc<dyn Database>>,
@@ -75,12 +75,15 @@ pub struct Session<P> {
     program: PhantomData<fn() -> P>,
 }
 
-impl<P: Program> Session<P> {
+impl<P: Program> TypedSession<P> {
     /// Binds the stores to `spaces`, in the order of the program.
     ///
     /// # Errors
     /// If a space is missing, or weaker than its store.
-    pub fn bind(spaces: Vec<Space>, host: impl Host + 'static) -> Result<Session<P>, BindError> {
+    pub fn bind(
+        spaces: Vec<Space>,
+        host: impl Host + 'static,
+    ) -> Result<TypedSession<P>, BindError> {
         let program = P::compiled();
         let stores = program.stores.iter().zip(&spaces).enumerate();
         let bind: Vec<(&str, usize, &str)> =
@@ -90,7 +93,7 @@ impl<P: Program> Session<P> {
         let module = module::<P>(&host);
         let modules = Arc::new(Modules::from([(Arc::clone(module.name()), module.clone())]));
         let limits = Limits::default();
-        Ok(Session {
+        Ok(TypedSession {
             module,
             bindings,
             connections: Connections::new(databases.iter().cloned()),
@@ -107,15 +110,15 @@ impl<P: Program> Session<P> {
     ///
     /// # Errors
     /// If the times [contradict each other](Limits::check).
-    pub fn with_limits(self, limits: Limits) -> Result<Session<P>, Contradiction> {
+    pub fn with_limits(self, limits: Limits) -> Result<TypedSession<P>, Contradiction> {
         limits.check()?;
-        Ok(Session { limits, collector: Collector::new(limits), ..self })
+        Ok(TypedSession { limits, collector: Collector::new(limits), ..self })
     }
 
     /// Creates another session with connections of its own, to run transactions in parallel.
     #[must_use]
-    pub fn another(&self) -> Session<P> {
-        Session {
+    pub fn another(&self) -> TypedSession<P> {
+        TypedSession {
             module: self.module.clone(),
             bindings: self.bindings.clone(),
             databases: self.databases.clone(),
@@ -240,10 +243,13 @@ impl<P: Program> Session<P> {
     }
 }
 
-impl<P> fmt::Debug for Session<P> {
+impl<P> fmt::Debug for TypedSession<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Session { module, bindings, .. } = self;
-        f.debug_struct("Session").field("module", module.name()).field("stores", bindings).finish()
+        let TypedSession { module, bindings, .. } = self;
+        f.debug_struct("TypedSession")
+            .field("module", module.name())
+            .field("stores", bindings)
+            .finish()
     }
 }
 

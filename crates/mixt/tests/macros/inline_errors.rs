@@ -6,10 +6,10 @@ mod groups {
     }
 }
 
-use solera_mixt::typed::{Counter, Handle, Session};
+use solera_mixt::typed::{Counter, Handle, TypedSession};
 
 async fn run(
-    on: &mut Session<groups::Program>,
+    on: &mut TypedSession<groups::Program>,
     a: Handle<Counter, groups::stores::mail>,
     b: Handle<Counter, groups::stores::directory>,
 ) {

@@ -13,9 +13,9 @@ mod groups {
 }
 
 use groups::stores::directory;
-use solera_mixt::typed::{Handle, List, Session};
+use solera_mixt::typed::{Handle, List, TypedSession};
 
-async fn run(on: &mut Session<groups::Program>, group: Handle<List<String>, directory>) {
+async fn run(on: &mut TypedSession<groups::Program>, group: Handle<List<String>, directory>) {
     let _ = groups::join(on, &group, &group, "1").await;
     let _ = groups::transaction!(on, |user: handle<User> in mail = group| {
         user->name = "Ann";

@@ -14,7 +14,7 @@ use solera_mixt::outcome::Limits;
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Connection, Database, Fields, List, NameWrite, ObjectCall, StoreError,
 };
-use solera_mixt::typed::{Counter, Error, Handle, Host, Program, Session, Space};
+use solera_mixt::typed::{Counter, Error, Handle, Host, Program, Space, TypedSession};
 
 mod groups {
     solera_mixt::mixt_file!("../../examples/message_groups.mixt");
@@ -102,7 +102,7 @@ fn memory() -> Memory {
     Memory::disjoint("db", &[("strong", Level::Linearizable), ("weak", Level::Causal)])
 }
 
-fn session() -> Session<all::Program> {
+fn session() -> TypedSession<all::Program> {
     all::Stores::within(&memory()).bind(Still::default()).unwrap()
 }
 
@@ -194,7 +194,7 @@ fn a_transaction_among_rust_code_captures_variables() {
     ));
     assert_eq!(reported.unwrap(), Some(all::Line { product: "teaa".to_owned(), count: 8 }));
     // Runs in a function that has only a reference. Its transaction returns nothing.
-    fn add(on: &mut Session<all::Program>, n: &Handle<Counter, all::stores::weak>) {
+    fn add(on: &mut TypedSession<all::Program>, n: &Handle<Counter, all::stores::weak>) {
         now(all::transaction!(on, |n: handle<counter> in weak| { n.add(1); })).unwrap();
     }
     add(&mut on, &n);
@@ -214,7 +214,7 @@ impl Failing {
         Failing { memory, commits: Arc::new(Mutex::new((0, commits.into_iter().collect()))) }
     }
 
-    fn with(self, host: &Arc<Still>) -> Session<all::Program> {
+    fn with(self, host: &Arc<Still>) -> TypedSession<all::Program> {
         all::Stores::within(&self).bind(Arc::clone(host)).unwrap()
     }
 }

@@ -191,7 +191,7 @@ impl Database for Faulty {
         self.user.clone()
     }
 
-    fn tells_users_apart(&self) -> bool {
+    fn distinguishes_users(&self) -> bool {
         self.world.users.are_known()
     }
 

@@ -91,14 +91,14 @@ impl Remote {
 /// A session whose connection the worker borrows, so that each sees the writes of the other.
 pub(super) type Slot = Arc<Mutex<Option<Box<dyn Connection>>>>;
 
-struct Lent {
+struct Delegated {
     slot: Slot,
     memory: Memory,
     user: Option<Arc<str>>,
     world: Arc<World>,
 }
 
-impl Database for Lent {
+impl Database for Delegated {
     fn name(&self) -> Arc<str> {
         self.memory.name()
     }
@@ -168,12 +168,12 @@ impl FaultyConnection {
         let slot: Slot = Arc::new(Mutex::new(self.inner.take()));
         let (memory, world) = (self.memory.clone(), Arc::clone(&self.world));
         let user = self.user.clone();
-        let lent = Arc::new(Lent { slot: Arc::clone(&slot), memory, user, world });
+        let delegated = Arc::new(Delegated { slot: Arc::clone(&slot), memory, user, world });
         let clock = WorldClock(Arc::clone(&self.world));
         let dies = self.world.happens(faults.lost_reply).then(|| self.world.below(40));
         let executed = {
             let run: Pin<Box<dyn Future<Output = _> + Send + '_>> =
-                Box::pin(remote.execute(&bytes, lent, &clock));
+                Box::pin(remote.execute(&bytes, delegated, &clock));
             until_death(run, dies).await
         };
         self.inner = slot.lock().unwrap().take();

@@ -11,7 +11,7 @@ use solera_resp::Value;
 
 use super::reading::unknown_word;
 use super::updating::{Work, conflict};
-use super::{Doubt, Gateway, Past, SITE, Session, given_up, wait_for_lock};
+use super::{Doubt, Gateway, GatewaySession, Past, SITE, given_up, wait_for_lock};
 use crate::cluster::{Failure, now};
 use crate::commands::{Access, Call};
 use crate::error::Error;
@@ -134,7 +134,7 @@ impl Gateway {
     }
 }
 
-impl Session {
+impl GatewaySession {
     pub(super) async fn run_in_slots(&mut self, work: &Work<'_>) -> Result<Vec<Value>, Error> {
         let gateway = Arc::clone(&self.gateway);
         let slots = work.slots();

@@ -7,7 +7,7 @@ use solera_resp::Value;
 
 use super::reading::Reading;
 use super::updating::{Watches, Work, name_keys};
-use super::{Policy, Session};
+use super::{GatewaySession, Policy};
 use crate::commands::{Access, Call};
 use crate::error::Error;
 
@@ -21,7 +21,7 @@ pub struct Open {
     seen: Vec<(Call, Value)>,
 }
 
-impl Session {
+impl GatewaySession {
     /// Begins a transaction.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Session {
         Ok(Open { reading, written: BTreeMap::new(), seen: Vec::new() })
     }
 
-    /// Watches a key, for [`Session::exec`].
+    /// Watches a key, for [`GatewaySession::exec`].
     ///
     /// # Errors
     /// See [`Error`].
@@ -120,7 +120,7 @@ impl Session {
             .await
     }
 
-    /// Returns whether commands only read, so that [`Session::read_all`] can run them.
+    /// Returns whether commands only read, so that [`GatewaySession::read_all`] can run them.
     pub fn only_reads(calls: &[Call]) -> bool {
         calls.iter().all(|call| call.access == Access::Read)
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use solera_occult::{CausalTimestamp, Freshness, Scheme, ShardId, Stamp, Transaction};
 use solera_resp::{Value, encode_command};
 
-use super::{Gateway, Past, Policy, Session, given_up, wait_for_lock};
+use super::{Gateway, GatewaySession, Past, Policy, given_up, wait_for_lock};
 use crate::cluster::{Failure, now};
 use crate::commands::{Access, Call};
 use crate::error::Error;
@@ -285,7 +285,7 @@ pub(super) fn unknown_word(slot: ShardId, answer: &Answer) -> Error {
     Error::Unavailable { slot, why }
 }
 
-impl Session {
+impl GatewaySession {
     /// Executes a command that reads one key.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use solera_occult::ShardId;
 use solera_resp::Value;
 
 use super::reading::unknown_word;
-use super::{Doubt, Gateway, Past, Session, given_up};
+use super::{Doubt, Gateway, GatewaySession, Past, given_up};
 use crate::cluster::{Failure, now};
 use crate::error::Error;
 use crate::functions::{Answer, Request};
@@ -158,7 +158,7 @@ fn bytes_of(value: Value) -> Option<Vec<u8>> {
     }
 }
 
-impl Session {
+impl GatewaySession {
     /// Determines the outcome of the session's last write, if it is unknown. Before that, a read of
     /// the session could miss its own write.
     pub(super) async fn settle_doubt(&mut self) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use solera_occult::{ShardId, Transaction};
 use solera_resp::Value;
 
 use super::reading::unknown_word;
-use super::{Doubt, Gateway, Past, Session, given_up, wait_for_lock};
+use super::{Doubt, Gateway, GatewaySession, Past, given_up, wait_for_lock};
 use crate::cluster::{Failure, now};
 use crate::commands::Call;
 use crate::error::Error;
@@ -171,7 +171,7 @@ pub(super) fn conflict(work: &Work<'_>, slot: ShardId) -> Error {
     ))
 }
 
-impl Session {
+impl GatewaySession {
     /// Executes a command on one key that may write.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use super::plan::{Plan, wrong_number};
 use super::replies::{bulk, ok, write};
 use crate::commands::{Access, Call, TABLE, find};
 use crate::error::Error;
-use crate::gateway::{Open, Policy, Session, Watches};
+use crate::gateway::{GatewaySession, Open, Policy, Watches};
 
 /// Largest buffer that is kept for further replies, in bytes.
 const KEPT: usize = 64 * 1024;
@@ -29,7 +29,7 @@ enum Mode {
 }
 
 struct Connection {
-    session: Session,
+    session: GatewaySession,
     writer: Writer,
     mode: Mode,
     watches: Watches,
@@ -40,7 +40,12 @@ struct Connection {
 }
 
 /// Serves a client until it closes the connection.
-pub(super) async fn serve(mut stream: TcpStream, session: Session, number: u64, site: Arc<str>) {
+pub(super) async fn serve(
+    mut stream: TcpStream,
+    session: GatewaySession,
+    number: u64,
+    site: Arc<str>,
+) {
     let _ = stream.set_nodelay(true);
     let mut connection = Connection {
         session,
@@ -183,7 +188,7 @@ impl Connection {
         }
         let replies = match &plan.calls[..] {
             [call] if call.access == Access::Read => vec![self.session.read(call).await?],
-            calls if Session::only_reads(calls) => self.session.read_all(calls).await?,
+            calls if GatewaySession::only_reads(calls) => self.session.read_all(calls).await?,
             calls => self.session.update_all(calls.to_vec()).await?,
         };
         Ok(plan.reply(replies, protocol))
@@ -245,7 +250,7 @@ impl Connection {
             return Err(Error::Reply(text.to_owned()));
         }
         let calls: Vec<Call> = plans.iter().flat_map(|plan| plan.calls.clone()).collect();
-        let replies = if watches.is_empty() && Session::only_reads(&calls) {
+        let replies = if watches.is_empty() && GatewaySession::only_reads(&calls) {
             self.session.read_all(&calls).await
         } else {
             self.session.exec(&watches, &calls).await

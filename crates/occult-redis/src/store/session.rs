@@ -17,12 +17,12 @@ use super::written::Written;
 use super::{Shared, failure, names};
 use crate::commands::Call;
 use crate::error::Error;
-use crate::gateway::{Open, Session};
+use crate::gateway::{GatewaySession, Open};
 use crate::slot;
 
 pub(super) struct StoreSession {
     shared: Arc<Shared>,
-    session: Session,
+    session: GatewaySession,
     open: Option<Transaction>,
 }
 
@@ -34,7 +34,7 @@ struct Transaction {
 }
 
 impl StoreSession {
-    pub(super) fn new(shared: Arc<Shared>, session: Session) -> StoreSession {
+    pub(super) fn new(shared: Arc<Shared>, session: GatewaySession) -> StoreSession {
         StoreSession { shared, session, open: None }
     }
 

@@ -11,7 +11,7 @@ use solera_checker::pcpsi::{
     History, Operation, Outcome, Read, Transaction, Version, Violation, Write, check,
 };
 use solera_occult_redis::{
-    Call, Counters, Error, Gateway, Layout, Options, Session, home_key, slot_of,
+    Call, Counters, Error, Gateway, GatewaySession, Layout, Options, home_key, slot_of,
 };
 use solera_random::Random;
 use solera_resp::Value;
@@ -283,7 +283,7 @@ struct Runner<'a> {
     number: usize,
     order: usize,
     at: usize,
-    session: Session,
+    session: GatewaySession,
 }
 
 impl Runner<'_> {

@@ -17,15 +17,15 @@ pub(super) struct ParkedRead {
 }
 
 /// The stamp for which a read waits, and its number in the order of arrival.
-type Place = (Stamp, u64);
+type WaitPlace = (Stamp, u64);
 
 /// The reads that wait at a worker.
 #[derive(Debug, Default)]
 pub(super) struct ParkedReads {
-    reads: BTreeMap<ShardId, BTreeMap<Place, ParkedRead>>,
+    reads: BTreeMap<ShardId, BTreeMap<WaitPlace, ParkedRead>>,
     /// All waiting reads, and some answered ones, in the order in which their waits end. All reads
     /// wait equally long.
-    ends: VecDeque<(Monotonic, ShardId, Place)>,
+    ends: VecDeque<(Monotonic, ShardId, WaitPlace)>,
     arrived: u64,
 }
 

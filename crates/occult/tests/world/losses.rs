@@ -23,7 +23,7 @@ impl Shape {
     /// Returns whether sessions learn that they depend on lost writes. They can do so only with
     /// timestamps that distinguish sites. The judge needs the stamps of all versions, which
     /// deletions do not show.
-    pub(crate) fn tells_losses(&self) -> bool {
+    pub(crate) fn reports_losses(&self) -> bool {
         self.forced && matches!(self.scheme, Scheme::PerSite(_)) && !self.deletes
     }
 }

@@ -161,7 +161,7 @@ impl World {
                 println!("{transaction:?}");
             }
         }
-        let violations = if shape.tells_losses() {
+        let violations = if shape.reports_losses() {
             let lost = world.lost_writes(&history);
             unfinished.extend(losses::read_after_losses(&history, &lost));
             check(&losses::without(history, &lost))

@@ -213,7 +213,7 @@ impl Sessions {
         if homes.epoch() < session.epoch {
             return false;
         }
-        if world.shape.tells_losses() && worker.has_lost(&session.past, session.epoch) {
+        if world.shape.reports_losses() && worker.has_lost(&session.past, session.epoch) {
             if matches!(session.state, State::Running { .. }) {
                 self.record(at, Outcome::Aborted);
             }

@@ -4,6 +4,6 @@
 
 mod cluster;
 mod commands;
-mod fits;
 mod homes;
 mod recovery;
+mod validate;

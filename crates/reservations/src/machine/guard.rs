@@ -26,12 +26,12 @@ pub(crate) struct Reservation {
     guards: Guarded,
     /// The transaction's snapshot.
     snapshot: Vector,
-    /// What each guard has, in their order.
-    places: Vec<Place>,
+    /// State of each guard, in their order.
+    statuses: Vec<TokenStatus>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum TokenStatus {
     /// It needs no tokens, or names those that it has.
     Nothing,
     Waits,
@@ -40,7 +40,7 @@ enum Place {
 
 impl Reservation {
     fn is_complete(&self) -> bool {
-        !self.places.contains(&Place::Waits)
+        !self.statuses.contains(&TokenStatus::Waits)
     }
 }
 
@@ -110,10 +110,12 @@ impl Reservations {
                 Err(refusal) => return self.answer(now, request, Err(refusal)),
             }
         }
-        let waits = |tokens: &Tokens| if tokens.is_none() { Place::Nothing } else { Place::Waits };
-        let places: Vec<Place> = wanted.iter().map(waits).collect();
+        let waits = |tokens: &Tokens| {
+            if tokens.is_none() { TokenStatus::Nothing } else { TokenStatus::Waits }
+        };
+        let statuses: Vec<TokenStatus> = wanted.iter().map(waits).collect();
         let (request, kept) = (Some(request), guards.clone());
-        let reservation = Reservation { request, guards: kept, snapshot, places };
+        let reservation = Reservation { request, guards: kept, snapshot, statuses };
         if reservation.is_complete() {
             self.reservations.insert(id, reservation);
             return self.complete(now, id);
@@ -156,10 +158,11 @@ impl Reservations {
     pub(super) fn settle(&mut self, now: Monotonic) {
         while let Some(Settled { id, place, key, outcome }) = self.out.settled.pop_front() {
             let reservation = self.reservations.get_mut(&id);
-            let waits = reservation.filter(|it| it.places.get(place) == Some(&Place::Waits));
+            let waits =
+                reservation.filter(|it| it.statuses.get(place) == Some(&TokenStatus::Waits));
             match (waits, outcome) {
                 (Some(reservation), Ok(take)) => {
-                    reservation.places[place] = Place::Taken(take);
+                    reservation.statuses[place] = TokenStatus::Taken(take);
                     if reservation.is_complete() {
                         self.complete(now, id);
                     }
@@ -211,14 +214,14 @@ impl Reservations {
     /// Ends a reservation, and gives back what it has.
     pub(super) fn release(&mut self, now: Monotonic, id: PromiseId) {
         let Some(reservation) = self.reservations.remove(&id) else { return };
-        for (place, guard) in reservation.places.iter().zip(reservation.guards.iter()) {
-            match place {
-                Place::Nothing => {}
-                Place::Taken(take) => {
+        for (status, guard) in reservation.statuses.iter().zip(reservation.guards.iter()) {
+            match status {
+                TokenStatus::Nothing => {}
+                TokenStatus::Taken(take) => {
                     self.step(now).1.rare(rare::RELEASED);
                     self.give_back(now, &guard.key, *take);
                 }
-                Place::Waits => {
+                TokenStatus::Waits => {
                     let partition = self.config.partition_of(&guard.key);
                     if let Some(partition) = self.partitions.get_mut(&partition) {
                         let is_its =
@@ -288,8 +291,8 @@ impl Reservations {
                 Claim::Tokens(_) => {
                     let reservation = self.reservations.get(&id);
                     let reservation = reservation.filter(|it| it.guards == *guards);
-                    match reservation.and_then(|it| it.places.get(place)) {
-                        Some(Place::Taken(take)) => *take,
+                    match reservation.and_then(|it| it.statuses.get(place)) {
+                        Some(TokenStatus::Taken(take)) => *take,
                         _ => {
                             let reason = "the transaction has no tokens: the process restarted";
                             return Err(refusal(&guard.key, reason.to_owned()));

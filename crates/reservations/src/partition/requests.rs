@@ -8,7 +8,7 @@ use super::Partition;
 use crate::agreed::Key;
 use crate::command::{Cannot, Response, TakeId};
 use crate::config::{Bound, Config, Rule};
-use crate::counter::{Asked, Counter, Take, WaitingRead, WaitingTake};
+use crate::counter::{Counter, ReadKind, Take, WaitingRead, WaitingTake};
 use crate::message::{Event, Need};
 use crate::numbers::{Epoch, Kind, Term, Tokens};
 use crate::outbox::Step;
@@ -71,20 +71,20 @@ impl Partition {
     pub(crate) fn on_read(
         &mut self,
         step: &mut Step<'_>,
-        (request, asked): (RequestId, Asked),
+        (request, kind): (RequestId, ReadKind),
         key: &Key,
         within: Duration,
     ) {
         match step.config.bound(key) {
             None => return step.refuse(request, Cannot::NoPolicy),
-            Some(Bound::Error(_) | Bound::Size(_)) if asked == Asked::Holders => {
+            Some(Bound::Error(_) | Bound::Size(_)) if kind == ReadKind::Holders => {
                 return self.reply_token_holders(step, key, request);
             }
             Some(_) => {}
         }
         self.note_use(step, key);
         self.waiting.insert(key.clone());
-        let read = WaitingRead { request, asked, until: step.now.after(within), reason: None };
+        let read = WaitingRead { request, kind, until: step.now.after(within), reason: None };
         self.counter(key).reads.push(read);
         self.serve_reads(step, key);
         self.look_after(step, key);
@@ -235,9 +235,9 @@ impl Partition {
             .partition::<Vec<_>, _>(|read| read.until <= now);
         counter.reads = waits;
         for read in over {
-            match read.asked {
-                Asked::Holders => self.reply_holders(step, key, read.request),
-                Asked::Interval => {
+            match read.kind {
+                ReadKind::Holders => self.reply_holders(step, key, read.request),
+                ReadKind::Interval => {
                     let uncounted = step.config.has_rights(key).then_some(Cannot::Uncounted);
                     let reason = read.reason.or(uncounted).unwrap_or(Cannot::Behind);
                     step.refuse(read.request, reason);

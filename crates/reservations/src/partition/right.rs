@@ -21,7 +21,7 @@ pub(crate) struct Lease {
     pub(crate) until: Monotonic,
 }
 
-/// What a site knows about time. A restart forgets it.
+/// State of a site that depends on time. A restart forgets it.
 #[derive(Debug)]
 pub(crate) struct Right {
     pub(crate) lease: Option<Lease>,
@@ -29,7 +29,7 @@ pub(crate) struct Right {
     sent: BTreeMap<Nonce, Monotonic>,
     /// Sites that leave or have left, with their generations.
     leaving: BTreeMap<SiteId, u32>,
-    /// What remains of the streams of sites that leave, as far as the members have agreed.
+    /// Prefixes that remain of the streams of sites that leave, as far as the members have agreed.
     removing: BTreeMap<SiteId, Position>,
     /// Whether an answer to a question about the site's right, or about an exclusion, is awaited.
     asking: bool,

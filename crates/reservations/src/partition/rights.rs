@@ -10,7 +10,7 @@ use super::{Partition, clamped};
 use crate::agreed::Key;
 use crate::command::{Cannot, Holder, Placed, Question, Response};
 use crate::config::{Config, Rule};
-use crate::counter::{Asked, WaitingTake};
+use crate::counter::{ReadKind, WaitingTake};
 use crate::message::Body;
 use crate::numbers::{Epoch, Nonce, Position, Tokens};
 use crate::outbox::{Step, Subject};
@@ -415,12 +415,12 @@ impl Partition {
             std::mem::take(&mut counter.takes).into_iter().partition(is_sold_out);
         counter.takes = waits.into();
         for read in served {
-            match read.asked {
-                Asked::Interval => {
+            match read.kind {
+                ReadKind::Interval => {
                     let (least, greatest) = (clamped(least), clamped(greatest));
                     step.reply(read.request, Response::Interval { least, greatest });
                 }
-                Asked::Holders => self.reply_holders(step, key, read.request),
+                ReadKind::Holders => self.reply_holders(step, key, read.request),
             }
         }
         for take in sold_out {

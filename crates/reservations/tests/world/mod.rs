@@ -62,7 +62,7 @@ const EXACT_MS: u64 = 3_400;
 /// The world ends.
 const END_MS: u64 = 3_900;
 
-/// What differs between worlds.
+/// Properties in which worlds differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) sites: usize,
@@ -85,7 +85,7 @@ pub(crate) struct Shape {
     pub(crate) without: Option<Rule>,
 }
 
-/// What a world found.
+/// Findings of a world.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// Wrong answers.
@@ -540,7 +540,7 @@ impl World {
         if matches!(status, SiteStatus::Member | SiteStatus::Joining) {
             let changed = self.members.changed(SiteId(0), SiteId(site as u8), MemberChange::Remove);
             self.members = changed.unwrap();
-            self.tell_all();
+            self.update_all_members();
         }
         let upto = Position(10 * cut as u64);
         for other in others {
@@ -554,15 +554,15 @@ impl World {
     }
 
     /// Passes the list of members to a machine.
-    pub(crate) fn tell_members(&mut self, site: usize) {
+    pub(crate) fn update_members(&mut self, site: usize) {
         let reading = self.reading(site);
         self.nodes[site].machine.set_members(reading, &self.members);
     }
 
-    fn tell_all(&mut self) {
+    fn update_all_members(&mut self) {
         for site in (0..self.nodes.len()).filter(|site| !self.is_removed(*site)).collect::<Vec<_>>()
         {
-            self.tell_members(site);
+            self.update_members(site);
         }
     }
 
@@ -577,14 +577,14 @@ impl World {
             let id = SiteId(site as u8);
             if filled && self.members.status(id) == SiteStatus::Joining {
                 self.members = self.members.joined(id, Timestamp::ZERO);
-                self.tell_all();
+                self.update_all_members();
             }
         }
         let last = self.nodes.len() - 1;
         if self.shape.joins && self.now == JOIN_MS * MS {
             let last = SiteId(last as u8);
             self.members = self.members.changed(SiteId(0), last, MemberChange::Add).unwrap();
-            self.tell_all();
+            self.update_all_members();
         }
         self.return_a_site();
     }
@@ -622,7 +622,7 @@ impl World {
         (node.has[site], node.shown) = (cut, cut);
         self.nodes[site] = node;
         self.collect(site);
-        self.tell_all();
+        self.update_all_members();
     }
 
     /// Returns the sum of what remains of a site's updates of a key.

@@ -15,7 +15,7 @@ pub(crate) struct Network {
     /// Messages by time of delivery and number.
     queue: BTreeMap<(u64, u64), Sent>,
     numbers: u64,
-    /// Until when the link between two sites is cut.
+    /// Time until which the link between two sites is cut.
     cuts: BTreeMap<(usize, usize), u64>,
     pub(crate) loses: bool,
 }

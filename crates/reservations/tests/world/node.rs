@@ -54,7 +54,7 @@ pub(crate) struct Node {
     pub(crate) show_at: u64,
     /// The number of versions that the machine was given.
     pub(crate) given_versions: usize,
-    /// Until when the site is cut off from strong transactions.
+    /// Time until which the site is cut off from strong transactions.
     pub(crate) isolated: u64,
     /// Mean times in milliseconds until entries and versions arrive.
     pub(crate) slowness: u64,
@@ -252,7 +252,7 @@ impl World {
         }
         self.align(site);
         if !self.is_removed(site) {
-            self.tell_members(site);
+            self.update_members(site);
         }
         self.ends.retain(|end| end.site != site || !forgets);
         self.lose_requests(site);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use solera_checker::interval::{History, Read, Update};
 use solera_reservations::Key;
 
-/// What the world knows of a counter.
+/// Knowledge of the world about a counter.
 #[derive(Default)]
 struct Counter {
     start: i128,

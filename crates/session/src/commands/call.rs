@@ -11,7 +11,7 @@ use crate::returned::{Invoked, write_returned};
 use crate::session::ClientSession;
 use crate::ticket::Ticket;
 
-/// What the words before the name of a procedure choose.
+/// Options of a call, from the words before the name of the procedure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct How {
     /// WEAK or STRONG; `None` for the final result alone.

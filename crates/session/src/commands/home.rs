@@ -33,7 +33,7 @@ const HELP: &[&str] = &[
      writes that only it has are lost, and sessions that have seen them get LOST.",
 ];
 
-/// What moves.
+/// Shards that move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// All shards of a site.

@@ -55,7 +55,7 @@ impl<W: Context> ClientSession<W> {
             CommandError::Aborted { .. } | CommandError::Changing { .. } => {
                 format!("ABORTED {error}")
             }
-            CommandError::SiteSilent { site } => format!(
+            CommandError::SiteTimedOut { site } => format!(
                 "UNAVAILABLE site {} does not answer, and the read needs the answers of all sites",
                 self.worker.site_name(*site)
             ),

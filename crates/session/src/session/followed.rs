@@ -9,10 +9,9 @@ use solera_resp::Protocol;
 use tokio::task::JoinSet;
 
 use super::ClientSession;
-use super::speculative::diverged;
 use crate::context::{Context, FromSpeculative, ToSpeculative};
 use crate::returned::write_returned;
-use crate::ticket::{Ticket, forgotten};
+use crate::ticket::{Ticket, diverged, forgotten};
 
 /// Time limit of one request to the site's machine. Requests that wait longer are repeated.
 pub(super) const ROUND: Duration = Duration::from_secs(4);

@@ -39,7 +39,7 @@ pub enum TransactionKind {
     Causal,
     /// Strong: it will be certified.
     Strong,
-    /// Of level `pcpsi`, on keys that Occult holds.
+    /// Transaction of level `pcpsi`, on keys that Occult holds.
     PcPsi,
 }
 

@@ -28,12 +28,12 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// A session's state for keys that Occult holds.
 #[derive(Debug)]
 pub(crate) struct OccultSession {
-    /// What the session has seen and written.
+    /// Causal past: everything that the session has seen and written.
     pub(crate) past: CausalTimestamp,
     /// Number of moves of homes that had been carried out when the last check found that the past
     /// depends on no lost write.
     pub(crate) epoch: u64,
-    /// What reads do when the local replica is not recent enough.
+    /// Behaviour of reads when the local replica is not recent enough.
     pub(crate) on_stale: OnStale,
     /// Number of reads, and counts of those whose replica was not recent enough.
     pub(crate) reads: u64,

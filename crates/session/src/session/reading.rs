@@ -17,7 +17,7 @@ use super::ClientSession;
 use crate::context::Context;
 use crate::plan::KeyOp;
 
-/// What a client wants of a read.
+/// Condition that a client sets for a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// At least this level.

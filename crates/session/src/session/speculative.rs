@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use solera_commands::{CommandId, Unit};
-use solera_creek::{Command, Divergence, Level, OperationId, Past, Response};
+use solera_creek::{Command, Level, OperationId, Past, Response};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_machine::Address;
 use solera_procedures::{Procedure, Returned, Right, next_element};
@@ -15,7 +15,7 @@ use super::queue::{Queue, Runner, Work};
 use crate::context::{Context, FromSpeculative, SPECULATIVE_WORKER, ToSpeculative, Unreachable};
 use crate::plan::{KeyOp, Plan};
 use crate::returned::Invoked;
-use crate::ticket::{Ticket, forgotten};
+use crate::ticket::{Ticket, diverged, forgotten};
 
 /// Time for which a strong command waits for its final place.
 const STRONG_PATIENCE: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ pub(crate) struct Final {
     pub(crate) operation: Option<Procedure>,
 }
 
-/// What a queued command contributes to EXEC's reply.
+/// Part of EXEC's reply that a queued command contributes.
 enum Reply<'a, W> {
     /// The results of a command on keys.
     Keys(&'a Plan<'static>),
@@ -465,20 +465,6 @@ pub(crate) enum Until {
     Delivered,
     /// The operations are final.
     Final,
-}
-
-/// Returns the error reply of a site whose results differ from those of other sites.
-pub(super) fn diverged<W: Context>(worker: &W, divergence: &Divergence) -> String {
-    let space = worker.spec().spaces.speculative();
-    let others: Vec<&str> = divergence.sites.iter().map(|it| worker.site_name(*it)).collect();
-    format!(
-        "DIVERGED site {} gives no results of space '{}', because they differ from those of {} after operation {}; a \
-         command that was under way may have been done; use another site",
-        worker.site_name(worker.address().site),
-        space.map_or("", |space| &space.name),
-        others.join(", "),
-        divergence.after
-    )
 }
 
 /// Returns the text, after the code, of an error reply about an operation that is not final in

@@ -214,7 +214,7 @@ impl<W: Context> ClientSession<W> {
     /// checked when it arrived, against the rules and the user of that time.
     ///
     /// # Errors
-    /// What has changed since then.
+    /// If the user or the rules of the user have changed since then. The error names the change.
     fn may_commit(&self, then: Option<Arc<User>>) -> Result<(), String> {
         let now = self.identity.user();
         if then == now {

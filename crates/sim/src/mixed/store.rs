@@ -81,7 +81,7 @@ impl Database for Spaces {
         self.user.clone()
     }
 
-    fn tells_users_apart(&self) -> bool {
+    fn distinguishes_users(&self) -> bool {
         true
     }
 

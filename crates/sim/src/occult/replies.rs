@@ -50,7 +50,7 @@ impl OccultSessions {
                 }
                 self.record(index, Outcome::Aborted);
                 let at = self.sessions[index].at;
-                self.tell(world, at, Command::Abort { transaction });
+                self.send_unawaited(world, at, Command::Abort { transaction });
                 self.rest(world, index);
             }
             (Doing::Operate(..) | Doing::Commit, Response::NoSuchTransaction) => {
@@ -160,7 +160,7 @@ impl OccultSessions {
                     );
                 }
                 if self.random.chance(50) {
-                    self.tell(world, at, Command::Abort { transaction });
+                    self.send_unawaited(world, at, Command::Abort { transaction });
                 }
                 self.end(world, index, Outcome::Unknown);
             }

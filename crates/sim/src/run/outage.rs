@@ -13,7 +13,7 @@ impl Run<'_> {
             for site in outage.others(self.scenario.topology.sites()) {
                 self.last_round.begin(&self.scenario.topology, site);
                 for missing in self.turn(self.world.now + BOUND) {
-                    self.violations.push(Violation::Silent(format!("{outage}: {missing}")));
+                    self.violations.push(Violation::TimedOut(format!("{outage}: {missing}")));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What must hold at the end, and the history for the checker.
+//! Conditions that must hold at the end, and the history for the checker.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What clients and the events of the machines show.
+//! Record of what clients and the events of the machines show.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -63,7 +63,7 @@ pub(super) struct Record {
     pub(super) problems: Vec<String>,
 }
 
-/// What a site has committed since its last start.
+/// Operations that a site has committed since its last start.
 #[derive(Debug, Default)]
 struct Committed {
     all: BTreeSet<OperationId>,

@@ -53,7 +53,7 @@ impl SpeculativeSessions {
 
     /// Continues a session whose past is at its site.
     pub(super) fn arrive(&mut self, world: &mut World, site: usize, request: RequestId) {
-        let waits = |session: &super::Session| session.waits == Some(request);
+        let waits = |session: &super::SimulatedSpeculativeSession| session.waits == Some(request);
         let Some(index) = self.sessions.iter().position(waits) else { return };
         let session = &mut self.sessions[index];
         session.roams = false;

@@ -44,7 +44,7 @@ pub(super) struct Bounds {
     ended: Vec<(Timestamp, RequestId, GuardQuestion)>,
 }
 
-/// What the machine reads of a partition.
+/// Reserved keys of a partition that the machine reads, and what it has read of its sets.
 #[derive(Debug)]
 struct Feed {
     /// Key of the changes of the record.

@@ -167,7 +167,7 @@ impl Replica {
             Stage::Asking(round) => {
                 let suspected = |site: &&SiteId| self.worker.detector.suspects(**site);
                 if let Some(site) = round.silent.iter().find(suspected).copied() {
-                    self.fail_complete_read(request, CommandError::SiteSilent { site });
+                    self.fail_complete_read(request, CommandError::SiteTimedOut { site });
                 } else if over {
                     self.fail_changing(request);
                 } else if now.monotonic.since(round.sent) >= RETRY {

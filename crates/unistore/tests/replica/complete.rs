@@ -102,7 +102,7 @@ fn a_site_that_does_not_answer_is_named() {
     let silent = |from: Address, to: Address| from.site.0 != 2 && to.site.0 != 2;
     let request = read(&mut stage, at(0, 0), "n");
     stage.pass(20_000, silent);
-    let named = Response::Failed(CommandError::SiteSilent { site: SiteId(2) });
+    let named = Response::Failed(CommandError::SiteTimedOut { site: SiteId(2) });
     assert_eq!(*stage.reply(request), named);
     // A suspected site is not asked for long.
     let request = read(&mut stage, at(0, 0), "n");

@@ -2,9 +2,9 @@
 //!
 //! They are one program, because each program would compile the generic code again.
 
-mod ahead;
 mod complete;
 mod demand;
+mod early_delivery;
 mod growing;
 mod guards;
 mod held;

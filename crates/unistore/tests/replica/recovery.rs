@@ -669,7 +669,8 @@ fn invalid_records_are_rejected_with_a_reason() {
     assert!(reason.starts_with("no record"), "{reason}");
 }
 
-/// What was visible before a restart may be beyond what the restarted replica knows to be uniform.
+/// Data that was visible before a restart may be beyond what the restarted replica knows to be
+/// uniform.
 #[test]
 fn a_size_contains_what_a_reader_has_and_the_replica_does_not_show() {
     let mut host = Host::of(config_of(&[1, 1, 1]));

@@ -23,7 +23,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, peaks: &Peaks) -> Result<Findings
     Ok(findings)
 }
 
-/// What the paper states about a number of warehouses, and our targets.
+/// Statements of the paper about a number of warehouses, and our targets.
 struct Contention {
     warehouses: u16,
     /// Peak over that with 5 warehouses: the paper's, which is our target, too.

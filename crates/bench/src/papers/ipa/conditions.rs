@@ -57,7 +57,7 @@ pub(super) const CLOUD: Condition = Condition {
 };
 
 /// A cluster of three sites under a condition, with clients near the first two.
-pub(super) struct Place {
+pub(super) struct RunningCluster {
     pub(super) spaces: Spaces,
     _process: Process,
     _network: Network,
@@ -68,7 +68,7 @@ impl Condition {
     ///
     /// # Errors
     /// Fails if it cannot be started.
-    pub(super) fn place(&self) -> Result<Place, BenchError> {
+    pub(super) fn start_cluster(&self) -> Result<RunningCluster, BenchError> {
         let network = Network::new()?;
         let mut process = Process::up(&spaces::config(), 3, self.between)?;
         let sites = process.wait()?;
@@ -82,6 +82,6 @@ impl Condition {
             }
         };
         let away = [far(&beside[0])?, far(&beside[1])?];
-        Ok(Place { spaces: Spaces { beside, away }, _process: process, _network: network })
+        Ok(RunningCluster { spaces: Spaces { beside, away }, _process: process, _network: network })
     }
 }

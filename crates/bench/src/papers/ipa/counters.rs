@@ -8,7 +8,7 @@ use solera_levels::Level;
 
 use super::conditions::Condition;
 use super::load::{Measured, Pace, Step, Workload, load, run};
-use super::store::{Failure, Policy, Read, Session, Store};
+use super::store::{Failure, IpaStoreSession, Policy, Read, Store};
 use super::{Findings, Laboratory};
 use crate::error::BenchError;
 use crate::papers::Row;
@@ -41,11 +41,11 @@ struct Counting {
     increments: u8,
     /// An increment that takes longer has waited for another site.
     waits: Duration,
-    /// What the counters have at least and at most.
+    /// Least and greatest values that the counters may have.
     truth: Rc<RefCell<Vec<Truth>>>,
 }
 
-/// What is known of a counter, since all its updates come from here.
+/// Knowledge about a counter, all updates of which come from here.
 #[derive(Clone, Copy, Default)]
 struct Truth {
     /// The value with all acknowledged increments.
@@ -58,7 +58,7 @@ fn name(run: u32, counter: usize) -> String {
     format!("{run}:{counter}")
 }
 
-impl<S: Session> Workload<S> for Counting {
+impl<S: IpaStoreSession> Workload<S> for Counting {
     async fn run(&self, session: &mut S, random: &mut Random) -> Result<Step, Failure> {
         let counter = random.below(COUNTERS as u64) as usize;
         let known = || self.truth.borrow()[counter];

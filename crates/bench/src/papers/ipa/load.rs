@@ -11,7 +11,7 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::Laboratory;
-use super::store::{Failure, Session, Store};
+use super::store::{Failure, IpaStoreSession, Store};
 use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::papers::Row;
@@ -27,8 +27,8 @@ pub(super) struct Pace {
     pub(super) window: Duration,
 }
 
-/// What clients do.
-pub(super) trait Workload<S: Session>: Clone + 'static {
+/// Operations that clients run.
+pub(super) trait Workload<S: IpaStoreSession>: Clone + 'static {
     /// Runs the next operation of a client.
     async fn run(&self, session: &mut S, random: &mut Random) -> Result<Step, Failure>;
 }
@@ -36,7 +36,7 @@ pub(super) trait Workload<S: Session>: Clone + 'static {
 /// An operation that has ended.
 pub(super) struct Step {
     pub(super) kind: &'static str,
-    /// What else is counted about it.
+    /// Further counts to which it contributes.
     pub(super) counts: Vec<&'static str>,
     /// Numbers of which the mean and maximum are kept.
     pub(super) numbers: Vec<(&'static str, f64)>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::conditions::Condition;
 use super::load::{Measured, Pace, Step, Workload, load, run};
-use super::store::{Failure, Policy, Read, Session, Store};
+use super::store::{Failure, IpaStoreSession, Policy, Read, Store};
 use super::{Findings, Laboratory};
 use crate::error::BenchError;
 use crate::papers::Row;
@@ -82,7 +82,11 @@ fn retweets(run: u32, tweet: &str) -> String {
 }
 
 impl Retwis {
-    async fn show<S: Session>(&self, session: &mut S, user: usize) -> Result<Step, Failure> {
+    async fn show<S: IpaStoreSession>(
+        &self,
+        session: &mut S,
+        user: usize,
+    ) -> Result<Step, Failure> {
         let mut step = Step::of(TIMELINE);
         let timeline = timeline(self.run, &user.to_string());
         let (tweets, level) = session.newest(&timeline, SHOWN, self.policies.users).await?;
@@ -101,7 +105,7 @@ impl Retwis {
         Ok(step)
     }
 
-    async fn tweet<S: Session>(
+    async fn tweet<S: IpaStoreSession>(
         &self,
         session: &mut S,
         random: &mut Random,
@@ -122,7 +126,7 @@ impl Retwis {
     }
 }
 
-impl<S: Session> Workload<S> for Retwis {
+impl<S: IpaStoreSession> Workload<S> for Retwis {
     async fn run(&self, session: &mut S, random: &mut Random) -> Result<Step, Failure> {
         let kind = KINDS[random.weighted(&MIX)];
         let user = random.below(USERS as u64) as usize;

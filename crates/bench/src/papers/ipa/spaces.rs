@@ -9,7 +9,7 @@ use solera::ipa::{
 use solera::{Client, Error, Value};
 use solera_levels::Level;
 
-use super::store::{Bought, Failure, Policy, Read, Session, Store};
+use super::store::{Bought, Failure, IpaStoreSession, Policy, Read, Store};
 use crate::error::BenchError;
 
 /// Tolerances, in percent, for each of which there is a space.
@@ -68,7 +68,7 @@ impl From<Error> for Failure {
     }
 }
 
-impl Session for Client {
+impl IpaStoreSession for Client {
     async fn add(&mut self, counter: &str, number: i64, policy: Policy) -> Result<(), Failure> {
         Ok(self.incr_by(&key(counter, policy), number).await.map(drop)?)
     }

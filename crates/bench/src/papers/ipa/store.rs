@@ -55,7 +55,7 @@ pub(super) struct Failure(pub(super) String);
 
 /// A store with replicas.
 pub(super) trait Store {
-    type Session: Session;
+    type Session: IpaStoreSession;
 
     /// Connects the client with this number. Half of the clients are near one replica, and half
     /// near another.
@@ -66,7 +66,7 @@ pub(super) trait Store {
 }
 
 /// Connection of a client. Names of objects are unique within their type.
-pub(super) trait Session: Sized + 'static {
+pub(super) trait IpaStoreSession: Sized + 'static {
     /// Adds to a counter.
     async fn add(&mut self, counter: &str, number: i64, policy: Policy) -> Result<(), Failure>;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::conditions::Condition;
 use super::load::{Measured, Pace, Step, Workload, load, run};
-use super::store::{Bought, Failure, Policy, Read, Session, Store};
+use super::store::{Bought, Failure, IpaStoreSession, Policy, Read, Store};
 use super::{Findings, Laboratory};
 use crate::error::BenchError;
 use crate::papers::Row;
@@ -55,7 +55,7 @@ fn tickets(random: &mut Random) -> u32 {
     (TICKETS + DEVIATION * normal).max(1.0) as u32
 }
 
-impl<S: Session> Workload<S> for Tickets {
+impl<S: IpaStoreSession> Workload<S> for Tickets {
     async fn run(&self, session: &mut S, random: &mut Random) -> Result<Step, Failure> {
         let kind = KINDS[random.weighted(&MIX)];
         let mut step = Step::of(kind);
@@ -87,7 +87,7 @@ impl<S: Session> Workload<S> for Tickets {
 }
 
 /// Adds an event with its tickets to a venue.
-async fn create<S: Session>(
+async fn create<S: IpaStoreSession>(
     session: &mut S,
     (run, event): (u32, &str),
     random: &mut Random,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Findings, Laboratory};
-use crate::driver::{Pace, Workload as _, drive};
+use crate::closed_loop::{Pace, Workload as _, run_workload};
 use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::pairs::{self, FEW_PAIRS, PAIRS};
@@ -135,7 +135,7 @@ impl Arm {
         let place = self.process.place(&crate::runtime()?)?;
         let rubis = Arc::new(Rubis::new(self.scale, 1 + round, crate::run_name(), None));
         let pace = pace(laboratory);
-        let ran = drive(&rubis, &BenchSessions::new(&place, self.strong), &pace)?;
+        let ran = run_workload(&rubis, &BenchSessions::new(&place, self.strong), &pace)?;
         Ok(Report::new(
             format!("rubis, {}", self.scale),
             self.strong,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Evidence, Link, Malformation, Name, Place, Replica, Violation};
+use super::{Evidence, HistoryOrder, Link, Malformation, Name, Replica, Violation};
 use crate::speculative::history::{Claim, Origin};
 
 impl fmt::Display for Violation {
@@ -50,18 +50,18 @@ impl fmt::Display for Violation {
 impl Violation {
     fn content(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Violation::NeverInvoked { id, place } => {
-                write!(f, "never invoked: {place} contains {id}")
+            Violation::NeverInvoked { id, order } => {
+                write!(f, "never invoked: {order} contains {id}")
             }
-            Violation::FromTheFuture { operation, place, at } => {
+            Violation::FromTheFuture { operation, order, at } => {
                 write!(
                     f,
-                    "from the future: at {at}, {place} contains {operation}, invoked at {}",
+                    "from the future: at {at}, {order} contains {operation}, invoked at {}",
                     operation.invoked
                 )
             }
-            Violation::Twice { operation, place } => {
-                write!(f, "twice: {place} contains {operation} twice")
+            Violation::Twice { operation, order } => {
+                write!(f, "twice: {order} contains {operation} twice")
             }
             Violation::SeesItself { operation, kind } => {
                 write!(f, "sees itself: the {kind} reply to {operation} stands for an order ")?;
@@ -222,12 +222,12 @@ impl fmt::Display for Malformation {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for HistoryOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Final => write!(f, "the final order"),
-            Place::Reply(name, kind) => write!(f, "the order of the {kind} reply to {name}"),
-            Place::Committed(replica) => write!(f, "the committed list of {replica}"),
+            HistoryOrder::Final => write!(f, "the final order"),
+            HistoryOrder::Reply(name, kind) => write!(f, "the order of the {kind} reply to {name}"),
+            HistoryOrder::Committed(replica) => write!(f, "the committed list of {replica}"),
         }
     }
 }

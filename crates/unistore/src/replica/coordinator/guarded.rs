@@ -23,7 +23,7 @@ pub(crate) struct Singles(BTreeMap<TxId, Single>);
 #[derive(Debug)]
 struct Single {
     request: RequestId,
-    /// What the client has requested, for another attempt.
+    /// Request of the client, for another attempt.
     wanted: ExecuteGuarded,
     /// Number of attempts before this one.
     retries: u8,

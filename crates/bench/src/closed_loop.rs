@@ -1,6 +1,6 @@
 //! The closed loop: each client runs a transaction, waits for its end, pauses, and runs the next.
 //!
-//! Clients are tasks on a few threads. They start one after another during the ramp-up. The driver
+//! Clients are tasks on a few threads. They start one after another during the ramp-up. The loop
 //! measures transactions that end within the window after the warm-up. After the window, every
 //! client finishes its current transaction and returns a token, so that its writes can be read at
 //! other sites.
@@ -38,7 +38,7 @@ pub struct Pace {
 /// Sites that clients connect to.
 pub(crate) trait Sessions: Clone + Send + 'static {
     /// Connection of one client.
-    type Session: Session;
+    type Session: WorkloadSession;
 
     /// Returns the names of the sites.
     fn sites(&self) -> Vec<String>;
@@ -51,7 +51,7 @@ pub(crate) trait Sessions: Clone + Send + 'static {
 }
 
 /// Connection of one client.
-pub(crate) trait Session {
+pub(crate) trait WorkloadSession {
     /// Returns the counts of attempts that have aborted since the last call.
     fn take_aborts(&mut self) -> Aborts;
 
@@ -117,7 +117,7 @@ const GRACE: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// Fails if clients cannot connect, or if threads cannot be started.
-pub(crate) fn drive<W: Workload>(
+pub(crate) fn run_workload<W: Workload>(
     workload: &Arc<W>,
     sessions: &W::Sessions,
     pace: &Pace,

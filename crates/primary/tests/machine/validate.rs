@@ -33,7 +33,7 @@ fn message(body: Body) -> Message {
     Message { list: List::of(&Members::new(3)), body }
 }
 
-fn fits(from: Address, to: Address, body: &Body) -> bool {
+fn is_valid(from: Address, to: Address, body: &Body) -> bool {
     message(body.clone()).validate(from, to, &topology())
 }
 
@@ -89,11 +89,11 @@ fn about_a_partition() -> Vec<Body> {
 #[test]
 fn valid_messages_fit() {
     for body in good() {
-        assert!(fits(A, ODD, &body) && fits(ODD, A, &body), "{body:?}");
-        assert!(fits(A, at(2, 0), &body), "{body:?}");
+        assert!(is_valid(A, ODD, &body) && is_valid(ODD, A, &body), "{body:?}");
+        assert!(is_valid(A, at(2, 0), &body), "{body:?}");
     }
     for body in with_epochs(&[epoch(0, 0)]) {
-        assert!(fits(A, ODD, &body));
+        assert!(is_valid(A, ODD, &body));
     }
 }
 
@@ -101,9 +101,9 @@ fn valid_messages_fit() {
 fn a_message_within_a_site_is_refused() {
     for body in good() {
         for worker in [ODD, EVEN] {
-            assert!(!fits(worker, ODD, &body), "{body:?}");
+            assert!(!is_valid(worker, ODD, &body), "{body:?}");
         }
-        assert!(!fits(A, A, &body), "{body:?}");
+        assert!(!is_valid(A, A, &body), "{body:?}");
     }
 }
 
@@ -112,8 +112,8 @@ fn unknown_workers_and_sites_are_refused() {
     for body in good() {
         for unknown in [at(0, 1), at(1, 2), at(3, 0), at(255, 0)] {
             for known in [A, ODD, at(2, 0)] {
-                assert!(!fits(unknown, known, &body), "from {unknown:?}: {body:?}");
-                assert!(!fits(known, unknown, &body), "to {unknown:?}: {body:?}");
+                assert!(!is_valid(unknown, known, &body), "from {unknown:?}: {body:?}");
+                assert!(!is_valid(known, unknown, &body), "to {unknown:?}: {body:?}");
             }
         }
     }
@@ -122,17 +122,17 @@ fn unknown_workers_and_sites_are_refused() {
 #[test]
 fn a_partition_that_the_sender_or_the_receiver_does_not_own_is_refused() {
     for body in about_a_partition() {
-        assert!(!fits(EVEN, A, &body), "{body:?}");
-        assert!(!fits(A, EVEN, &body), "{body:?}");
+        assert!(!is_valid(EVEN, A, &body), "{body:?}");
+        assert!(!is_valid(A, EVEN, &body), "{body:?}");
     }
     let unknown = PartitionId(9);
     for body in [Body::Ask(unknown), Body::Take(unknown, 0)] {
-        assert!(!fits(A, ODD, &body), "{body:?}");
+        assert!(!is_valid(A, ODD, &body), "{body:?}");
     }
-    assert!(!fits(A, EVEN, &Body::Forward(vec![request()])));
+    assert!(!is_valid(A, EVEN, &Body::Forward(vec![request()])));
     let other = Request { key: key(2), ..request() };
-    assert!(fits(A, EVEN, &Body::Forward(vec![other.clone()])));
-    assert!(!fits(A, ODD, &Body::Forward(vec![request(), other])));
+    assert!(is_valid(A, EVEN, &Body::Forward(vec![other.clone()])));
+    assert!(!is_valid(A, ODD, &Body::Forward(vec![request(), other])));
 }
 
 #[test]
@@ -140,24 +140,24 @@ fn keys_of_another_partition_are_refused() {
     // These partitions belong to the same worker.
     let other = Entry { key: key(5), ..entry() };
     let epochs = vec![epoch(0, 0)];
-    assert!(fits(A, ODD, &append(0, vec![entry()], epochs.clone())));
-    assert!(!fits(A, ODD, &append(0, vec![entry(), other], epochs)));
-    assert!(!fits(A, ODD, &piece(key(5), 9, ODD)));
+    assert!(is_valid(A, ODD, &append(0, vec![entry()], epochs.clone())));
+    assert!(!is_valid(A, ODD, &append(0, vec![entry(), other], epochs)));
+    assert!(!is_valid(A, ODD, &piece(key(5), 9, ODD)));
 }
 
 #[test]
 fn numbers_below_the_oldest_are_refused() {
     let entry = Entry { oldest: 8, ..entry() };
-    assert!(!fits(A, ODD, &append(0, vec![entry], vec![epoch(0, 0)])));
-    assert!(!fits(A, ODD, &Body::Forward(vec![request(), Request { oldest: 6, ..request() }])));
+    assert!(!is_valid(A, ODD, &append(0, vec![entry], vec![epoch(0, 0)])));
+    assert!(!is_valid(A, ODD, &Body::Forward(vec![request(), Request { oldest: 6, ..request() }])));
 }
 
 #[test]
 fn origins_that_are_no_workers_are_refused() {
     for origin in [at(0, 1), at(1, 2), at(3, 0)] {
         let entry = Entry { origin, ..entry() };
-        assert!(!fits(A, ODD, &append(0, vec![entry], vec![epoch(0, 0)])), "{origin:?}");
-        assert!(!fits(A, ODD, &piece(key(3), 9, origin)), "{origin:?}");
+        assert!(!is_valid(A, ODD, &append(0, vec![entry], vec![epoch(0, 0)])), "{origin:?}");
+        assert!(!is_valid(A, ODD, &piece(key(3), 9, origin)), "{origin:?}");
     }
 }
 
@@ -173,21 +173,21 @@ fn epochs_that_are_out_of_order_or_missing_are_refused() {
         &[first, second, epoch(2, 7)],
     ] {
         for body in with_epochs(epochs) {
-            assert!(!fits(A, ODD, &body), "{body:?}");
+            assert!(!is_valid(A, ODD, &body), "{body:?}");
         }
     }
     for body in with_epochs(&[first, second]) {
-        assert!(fits(A, ODD, &body), "{body:?}");
+        assert!(is_valid(A, ODD, &body), "{body:?}");
     }
 }
 
 #[test]
 fn places_that_cannot_be_are_refused() {
     let epochs = vec![epoch(0, 0)];
-    assert!(fits(A, ODD, &append(1 << 62, vec![entry()], epochs.clone())));
-    assert!(!fits(A, ODD, &append(u64::MAX, vec![entry()], epochs.clone())));
-    assert!(!fits(A, ODD, &append(u64::MAX - 1, vec![entry(), entry()], epochs)));
-    assert!(!fits(A, ODD, &piece(key(3), 10, ODD)), "a value is later than its piece");
+    assert!(is_valid(A, ODD, &append(1 << 62, vec![entry()], epochs.clone())));
+    assert!(!is_valid(A, ODD, &append(u64::MAX, vec![entry()], epochs.clone())));
+    assert!(!is_valid(A, ODD, &append(u64::MAX - 1, vec![entry(), entry()], epochs)));
+    assert!(!is_valid(A, ODD, &piece(key(3), 10, ODD)), "a value is later than its piece");
 }
 
 #[test]
