@@ -1,9 +1,10 @@
 //! Judges histories of speculative spaces, in which weak and strong operations on the same data
 //! have one final order (Creek).
 //!
-//! The recorder of a history notes each reply with the order for which it stands: a prefix of the
-//! final order, then tentative operations. The judge does not trust these orders. It checks that
-//! they are possible together, and runs them with its own model of the procedures.
+//! With each reply, the recorder of a history notes the order of operations on which the reply is
+//! based: a prefix of the final order, then tentative operations. The judge does not trust these
+//! orders. It checks that they are possible together, and runs them with its own model of the
+//! procedures.
 //!
 //! Weak and tentative replies are judged by fluctuating eventual consistency (Creek §4.3), stable
 //! ones by linearizability with session order:
@@ -15,7 +16,7 @@
 //! | [`NeverInvoked`](Violation::NeverInvoked), [`FromTheFuture`](Violation::FromTheFuture), [`Twice`](Violation::Twice), [`SeesItself`](Violation::SeesItself), [`BeyondFinal`](Violation::BeyondFinal) | an order contains what it cannot contain |
 //! | [`Lost`](Violation::Lost) | the final order lacks an operation that a client or a surviving replica knows |
 //! | [`SessionForgets`](Violation::SessionForgets) | a reply misses what its session did or saw before |
-//! | [`ReplicaForgets`](Violation::ReplicaForgets), [`ReplicaDrops`](Violation::ReplicaDrops), [`RevisionDrops`](Violation::RevisionDrops) | a replica lost knowledge within a run: of the final order, or of operations |
+//! | [`ReplicaForgets`](Violation::ReplicaForgets), [`ReplicaDrops`](Violation::ReplicaDrops), [`RevisionDrops`](Violation::RevisionDrops) | within one run, a replica forgot a part of the final order, or forgot operations |
 //! | [`Incomplete`](Violation::Incomplete), [`Gap`](Violation::Gap) | an order has an operation without its causal context, or without the operations before it in its run |
 //! | [`RealTime`](Violation::RealTime) | the final order contradicts real time |
 //! | [`ProgramOrder`](Violation::ProgramOrder), [`ContextOrder`](Violation::ContextOrder) | the final order contradicts that of a session or of a run, or a causal context |

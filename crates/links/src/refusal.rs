@@ -68,8 +68,10 @@ pub enum Refusal {
         /// The node that was called.
         called: String,
     },
-    /// The caller is not another node of the cluster.
-    #[error("the caller is no other node of this cluster")]
+    /// The caller claims to be the called node itself, or a node that the cluster does not have.
+    #[error(
+        "the caller claims to be the called node itself, or a node that this cluster does not have"
+    )]
     NoSuchNode,
     /// The caller's site is new, and the called node does not list it.
     #[error(
@@ -83,8 +85,8 @@ pub enum Refusal {
     Lacks(String, String),
     /// Another process is connected as the same node.
     #[error(
-        "another process is connected as this node, or was since this call began; if one of them \
-         has just died, this ends within seconds"
+        "another process is connected as the same node, or was connected during this call; if one \
+         of the two processes has just died, connecting succeeds within seconds"
     )]
     Taken,
     /// A node's clock is too far ahead of the other's.
@@ -104,9 +106,9 @@ pub enum Refusal {
     },
     /// A node has received times that are too far ahead.
     #[error(
-        "{node} holds times that are {} s ahead of the other node's; {} s are allowed \
-         (max_clock_skew_ms): its clock was wrong; wait until that time, or raise the limit at \
-         all nodes to take the times as they are",
+        "{node} holds times that are {} s ahead of the other node's time, but only {} s are allowed \
+         (max_clock_skew_ms), so some clock was wrong earlier; wait until the other node's clock \
+         has caught up, or raise the limit at all nodes to accept these times",
         *.ahead_ms as f64 / 1000.0,
         *.limit_ms as f64 / 1000.0
     )]
@@ -126,8 +128,8 @@ pub enum Refusal {
     Removed(String),
     /// This node does not know that the site joins.
     #[error(
-        "site {0} was not added again with the number that its nodes were given, as far as this \
-         node knows; `--join` takes the number that `solera site add {0}` printed"
+        "this node does not know the number with which the nodes of site {0} were started; start \
+         them with `--join` and the number that `solera site add {0}` printed"
     )]
     UnknownGeneration(String),
     /// The node has other data than before.

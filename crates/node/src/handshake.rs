@@ -191,8 +191,14 @@ admin = 'c:3'
                 ", timestamps of pcpsi: per-site with 4 stamps' at the caller",
             ),
             (Card { to: id(0), ..good.clone() }, "meant node 1 of site eu, but this is node 1 of"),
-            (Card { from: id(1), ..good.clone() }, "the caller is no other node of this cluster"),
-            (Card { from: id(6), ..good.clone() }, "the caller is no other node of this cluster"),
+            (
+                Card { from: id(1), ..good.clone() },
+                "the caller claims to be the called node itself",
+            ),
+            (
+                Card { from: id(6), ..good.clone() },
+                "the caller claims to be the called node itself",
+            ),
             (
                 Card { agreed: Vec::new(), ..good.clone() },
                 "different releases of Solera: partitions: 'nothing' at the caller",

@@ -1,4 +1,5 @@
-//! Tickets: names of operations of the speculative space, as text; and why they have no result.
+//! Tickets, which are the textual names of operations of the speculative space, and the error
+//! replies about operations without a result.
 
 use std::fmt;
 

@@ -102,7 +102,7 @@ impl Process {
             }
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(BenchError::Start(format!(
-                    "a cluster that was started ended: {status}"
+                    "the process of the cluster exited: {status}"
                 )));
             }
             std::thread::sleep(Duration::from_millis(50));

@@ -84,7 +84,7 @@ pub struct Reply {
     pub kind: ReplyKind,
     /// Instant at which the client received it.
     pub at: u64,
-    /// Order of the operations before this one for which the reply stands.
+    /// Order of the operations before this one on which the reply is based.
     pub order: Claim,
     /// Result.
     pub result: Outcome,

@@ -178,7 +178,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
     rule("solera-resp", "resp", Layer::Hosting, &[], &[]),
     // Contains the table of commands, which configurations name and sessions run.
     rule("solera-commands", "commands", Layer::Hosting, &[], &[]),
-    // Names the elements of lists by a clock.
+    // Generates unique names for the elements of lists, which ascend with the clock.
     rule("solera-stamps", "stamps", Layer::Hosting, &["solera-data"], &[]),
     // Stores opaque records on a disk.
     rule("solera-journal", "journal", Layer::Hosting, &["solera-random"], &[]),
@@ -657,8 +657,9 @@ fn objection(rule: &CrateRule, dependency: &Dependency) -> Option<(String, Strin
         return (!welcome).then(|| (what, fix.to_owned()));
     }
     let worldly = rule.pure() && !dependency.for_tests && WORLDLY.contains(&used);
+    let user = &rule.package;
     let what =
-        format!("{} must not use {used}: it does no I/O and has no hidden inputs", rule.package);
+        format!("{user} must not use {used}: {user} must do no I/O and have no hidden inputs");
     let fix = "let the host do it, and bring the result in as an input";
     worldly.then(|| (what, fix.to_owned()))
 }

@@ -188,10 +188,11 @@ fn rows_of_latencies(shares: &[f64], pairs: &[Pair], half: usize, ours: &Pair) -
     for (what, pair) in [("half of the peak", &pairs[half]), ("our execution times", ours)] {
         let mut beyond = pair.creek.read_only.beyond.clone();
         beyond.merge(&pair.creek.update.beyond);
-        let quantity = format!("weak replies beyond one execution, {what}");
+        let quantity = format!("latency of weak replies in excess of one execution, {what}");
         rows.push(row(quantity, None, median(&beyond), "ms").at_most(0.05));
         let beyond = median(&pair.creek.strong.stable) - THREE_DELAYS_MS;
-        let quantity = format!("stable replies beyond three message delays, {what}");
+        let quantity =
+            format!("latency of stable replies in excess of three message delays, {what}");
         rows.push(row(quantity, None, beyond, "ms").at_most(0.05));
     }
     rows

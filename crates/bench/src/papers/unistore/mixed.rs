@@ -186,8 +186,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     };
     let recording = format!(
         "Figure 3: clients replay {} transactions in random order. Clients of the real RUBiS (scale {SCALE}) \
-         sent them to a cluster of one site. A replayed transaction gives new names to the objects that it creates, and \
-         refers to others of the {} items. Clients think {} ms. Each site has {size} (the paper's: {PAPERS}).",
+         sent them to a cluster of one site. A replayed transaction gives new names to the objects that it creates. A \
+         random offset moves its references to other items, among {} in all. Clients think {} ms. Each site has {size} (the paper's: {PAPERS}).",
         common.recording.transactions.len(),
         common.recording.items * COPIES,
         THINK.as_millis(),
