@@ -34,6 +34,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 pub use page::Page;
+use plot::Plot;
 
 /// Scale of the experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +135,31 @@ impl Row {
             row["met"] = json!(met);
         }
         row
+    }
+}
+
+/// Results of one part of a paper's experiments, or of several.
+#[derive(Default)]
+struct Findings {
+    rows: Vec<Row>,
+    plots: Vec<Plot>,
+    notes: Vec<String>,
+}
+
+impl Findings {
+    /// Adds the results of another part.
+    fn take(&mut self, part: Findings) {
+        self.rows.extend(part.rows);
+        self.plots.extend(part.plots);
+        self.notes.extend(part.notes);
+    }
+}
+
+impl FromIterator<Findings> for Findings {
+    fn from_iter<I: IntoIterator<Item = Findings>>(parts: I) -> Findings {
+        let mut all = Findings::default();
+        parts.into_iter().for_each(|part| all.take(part));
+        all
     }
 }
 

@@ -4,7 +4,7 @@
 //! position. A program that is not deterministic, or damaged state, makes them differ from one
 //! position on, for ever. A site with which a majority of the sites cannot agree stops answering.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use solera_time::SiteId;
@@ -55,24 +55,23 @@ impl Comparison {
     }
 
     /// Compares the digest at a position that this site has reached with those of the sites that
-    /// were ahead. Returns whether there was one.
-    pub(crate) fn reach(&mut self, position: u64, own: Digest) -> bool {
-        let before = self.ahead.len();
+    /// were ahead.
+    pub(crate) fn reach(&mut self, position: u64, own: Digest) {
         while let Some((&site, &(_, digest))) =
             self.ahead.iter().find(|(_, (ahead, _))| *ahead == position)
         {
             self.ahead.remove(&site);
             self.compare(site, position, digest, own);
         }
-        self.ahead.len() < before
     }
 
     /// Returns a position between the last one at which a site has agreed and the first one at
     /// which it has differed, if there is one. Comparing their digests halves the distance.
     pub(crate) fn probe(&self, site: SiteId) -> Option<u64> {
         let different = *self.different.get(&site)?;
-        let middle = self.equal.get(&site).map_or(0, |equal| *equal).midpoint(different);
-        (self.equal.get(&site).is_none_or(|equal| *equal < middle) && middle > 0).then_some(middle)
+        let equal = self.last_equal(site);
+        let middle = equal.midpoint(different);
+        (middle > equal).then_some(middle)
     }
 
     /// Returns whether the site has to report its digest.
@@ -88,14 +87,17 @@ impl Comparison {
     /// Returns the differences, if there are any, in a space of so many sites.
     pub(crate) fn divergence(&self, sites: usize) -> Option<Divergence> {
         let (first, position) = self.different.iter().min_by_key(|(_, position)| **position)?;
-        let differ: BTreeSet<SiteId> = self.different.keys().copied().collect();
-        let may_agree = sites - differ.len();
         Some(Divergence {
-            after: self.equal.get(first).copied().unwrap_or(0).min(position - 1),
+            after: self.last_equal(*first).min(position - 1),
             position: *position,
-            is_stopped: may_agree <= sites / 2,
-            sites: differ.into_iter().collect(),
+            sites: self.different.keys().copied().collect(),
+            is_stopped: sites - self.different.len() <= sites / 2,
         })
+    }
+
+    /// Returns the last position at which a site has agreed; 0 if there is none.
+    fn last_equal(&self, site: SiteId) -> u64 {
+        self.equal.get(&site).copied().unwrap_or(0)
     }
 }
 

@@ -170,8 +170,8 @@ impl<P: Procedures> Creek<P> {
     }
 
     /// Returns the sites whose digests differ from this one's, if there are any.
-    pub fn divergence(&self) -> Option<&Divergence> {
-        self.replica.divergence.as_ref()
+    pub fn divergence(&self) -> Option<Divergence> {
+        self.replica.divergence()
     }
 
     /// Returns the site that leads the conditional atomic broadcast, as far as this one knows.

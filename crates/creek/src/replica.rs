@@ -60,8 +60,6 @@ pub(crate) struct Replica<P: Procedures> {
     pub(crate) casts: BTreeMap<StreamId, u64>,
     pub(crate) digest: Digest,
     comparison: Comparison,
-    /// Finding of the comparison of digests.
-    pub(crate) divergence: Option<Divergence>,
     /// The last final operations, at most [`Limits::history`](crate::Limits::history).
     pub(crate) history: Finals<P::Operation, P::Response>,
     /// How far the operations of each site have come.
@@ -116,7 +114,6 @@ impl<P: Procedures> Replica<P> {
             casts: BTreeMap::new(),
             digest: Digest::default(),
             comparison: Comparison::default(),
-            divergence: None,
             history: Finals::new(config.limits.history),
             frontier: Frontier::new(),
             waits: Waits::new(),
@@ -191,6 +188,16 @@ impl<P: Procedures> Replica<P> {
         std::mem::take(&mut self.advanced)
     }
 
+    /// Returns the differences between the results of this site and those of others.
+    pub(crate) fn divergence(&self) -> Option<Divergence> {
+        self.comparison.divergence(self.config.topology.sites())
+    }
+
+    /// Returns these differences if the site gives no results because of them.
+    fn stopped(&self) -> Option<Divergence> {
+        self.divergence().filter(|divergence| divergence.is_stopped)
+    }
+
     /// Takes a command of a client.
     pub(crate) fn on_command(
         &mut self,
@@ -198,7 +205,7 @@ impl<P: Procedures> Replica<P> {
         request: RequestId,
         command: Command<P::Operation, P::Response>,
     ) {
-        if let Some(divergence) = self.divergence.clone().filter(|it| it.is_stopped) {
+        if let Some(divergence) = self.stopped() {
             return self.reply(request, Response::Diverged(divergence), true);
         }
         match command {

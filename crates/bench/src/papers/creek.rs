@@ -31,8 +31,7 @@ use solera_tpcc::Costs;
 use self::measured::Measured;
 use self::search::Searched;
 use self::setting::Setting;
-use super::plot::Plot;
-use super::{Effort, Page, Results, Row, side_by_side};
+use super::{Effort, Findings, Page, Results, side_by_side};
 use crate::error::BenchError;
 
 pub use self::point::point;
@@ -42,13 +41,6 @@ pub const FIGURES: std::ops::RangeInclusive<u8> = 1..=1;
 
 /// Time after which quick experiments look no further for peaks.
 const QUICK: Duration = Duration::from_secs(110);
-
-/// Results of one part of the experiments.
-#[derive(Default)]
-struct Findings {
-    rows: Vec<Row>,
-    plots: Vec<Plot>,
-}
 
 /// Scale of the runs.
 #[derive(Clone, Copy)]
@@ -143,12 +135,9 @@ pub fn run(
     }
     let mut page = Page { title: "Creek, Figure 1 and §6.3".to_owned(), ..Page::default() };
     page.notes.push(describe(&laboratory));
-    let mut rows = Vec::new();
-    for part in parts {
-        rows.extend(part.rows);
-        page.plots.extend(part.plots);
-    }
-    Ok(Results { paper: "creek", rows, page, costs: None })
+    let found: Findings = parts.into_iter().collect();
+    page.plots = found.plots;
+    Ok(Results { paper: "creek", rows: found.rows, page, costs: None })
 }
 
 fn describe(laboratory: &Laboratory<'_>) -> String {

@@ -22,8 +22,7 @@ use std::time::Duration;
 
 use self::conditions::{CLOUD, Condition, GEO, LOCAL, SLOW, UNIFORM};
 use self::load::Pace;
-use super::plot::Plot;
-use super::{Effort, Page, Results, Row};
+use super::{Effort, Findings, Page, Results, Row};
 use crate::error::BenchError;
 
 /// Figures that can be reproduced.
@@ -56,13 +55,6 @@ impl Laboratory<'_> {
     }
 }
 
-/// Results of a part of the experiments.
-#[derive(Default)]
-struct Findings {
-    rows: Vec<Row>,
-    plots: Vec<Plot>,
-}
-
 /// Runs the experiments of all figures, or of one. Reports progress to `report`.
 ///
 /// # Errors
@@ -78,10 +70,6 @@ pub fn run(
     let figure = figure.map(|wanted| if wanted == 10 { 11 } else { wanted });
     let is_wanted = |number: u8| figure.is_none_or(|wanted| wanted == number);
     let mut found = Findings::default();
-    let mut take = |part: Findings| {
-        found.rows.extend(part.rows);
-        found.plots.extend(part.plots);
-    };
     let conditions: [(&Condition, &[u8]); 5] = [
         (&UNIFORM, &[5, 6, 7, 8, 11]),
         (&SLOW, &[5, 6, 7, 8, 11]),
@@ -97,22 +85,22 @@ pub fn run(
         let store = &place.spaces;
         let wants = |number| figures.contains(&number) && is_wanted(number);
         if wants(5) || wants(6) {
-            take(counters::latency(&laboratory, condition, store)?);
+            found.take(counters::latency(&laboratory, condition, store)?);
         }
         if wants(7) {
-            take(counters::error(&laboratory, condition, store)?);
+            found.take(counters::error(&laboratory, condition, store)?);
             if condition.name == GEO.name {
-                take(counters::observed(&laboratory, condition, store)?);
+                found.take(counters::observed(&laboratory, condition, store)?);
             }
         }
         if wants(8) {
-            take(tickets::latency(&laboratory, condition, store)?);
+            found.take(tickets::latency(&laboratory, condition, store)?);
         }
         if wants(9) {
-            take(tickets::throughput(&laboratory, condition, store)?);
+            found.take(tickets::throughput(&laboratory, condition, store)?);
         }
         if wants(11) {
-            take(retwis::latency(&laboratory, condition, store)?);
+            found.take(retwis::latency(&laboratory, condition, store)?);
         }
     }
     // One experiment measures rows of Figures 5 and 6.

@@ -24,8 +24,7 @@ use std::time::Duration;
 
 use self::load::Pace;
 use self::place::Deployment;
-use super::plot::Plot;
-use super::{Effort, Page, Results, Row};
+use super::{Effort, Findings, Page, Results};
 use crate::error::BenchError;
 
 /// Figures that can be reproduced. The mix of §8.4 belongs to the last one.
@@ -53,22 +52,6 @@ impl Laboratory<'_> {
 
 /// Time that clients run before the measurement, after the removal of witnesses has begun.
 const SETTLING: Duration = Duration::from_secs(2);
-
-/// Results of a part of the experiments.
-#[derive(Default)]
-struct Findings {
-    rows: Vec<Row>,
-    plots: Vec<Plot>,
-    notes: Vec<String>,
-}
-
-impl Findings {
-    fn take(&mut self, other: Findings) {
-        self.rows.extend(other.rows);
-        self.plots.extend(other.plots);
-        self.notes.extend(other.notes);
-    }
-}
 
 /// Runs the experiments of all figures, or of one: on spaces and, if the URL of a PostgreSQL server
 /// is given, also with this server as the linearizable store. Reports progress to `report`.

@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use solera_occult::Scheme;
 
-use super::plot::Plot;
-use super::{Effort, Page, Results, Row, side_by_side};
+use super::{Effort, Findings, Page, Results, Row, side_by_side};
 use crate::error::BenchError;
 use crate::virtual_cluster::occult::clients::{Measured, Sessions, Workload};
 use crate::virtual_cluster::occult::world::{Setting, World};
@@ -30,13 +29,6 @@ pub const FIGURES: std::ops::RangeInclusive<u8> = 2..=9;
 const CARD: u64 = 1_000_000_000;
 /// Number of keys.
 const KEYS: u64 = 50_000;
-
-/// Results of one part of the experiments.
-#[derive(Default)]
-struct Findings {
-    rows: Vec<Row>,
-    plots: Vec<Plot>,
-}
 
 /// Settings of the virtual clusters.
 #[derive(Clone, Copy)]
@@ -169,13 +161,10 @@ pub fn run(
     }
     let mut page = Page { title: "Occult, Figures 2 and 6 to 9".to_owned(), ..Page::default() };
     page.notes.push(laboratory.describe());
-    let mut rows = Vec::new();
-    for part in parts {
-        rows.extend(part.rows);
-        page.plots.extend(part.plots);
-    }
+    let found: Findings = parts.into_iter().collect();
+    page.plots = found.plots;
     // One experiment measures rows of Figures 7 and 9.
-    let rows = Row::of_figures(rows, is_wanted);
+    let rows = Row::of_figures(found.rows, is_wanted);
     Ok(Results { paper: "occult", rows, page, costs: None })
 }
 

@@ -19,21 +19,12 @@ mod visibility;
 use std::time::Duration;
 
 use self::saturation::Load;
-use super::plot::Plot;
-use super::{Effort, Page, Results, Row, side_by_side};
+use super::{Effort, Findings, Page, Results, side_by_side};
 use crate::error::BenchError;
 use solera_config::Baseline;
 
 use crate::virtual_cluster::cost::Costs;
 use crate::virtual_cluster::meter::Meter;
-
-/// Results of one part of the experiments.
-#[derive(Default)]
-struct Findings {
-    rows: Vec<Row>,
-    plots: Vec<Plot>,
-    notes: Vec<String>,
-}
 
 /// Settings of the virtual clusters.
 #[derive(Clone, Copy)]
@@ -109,13 +100,11 @@ pub fn run(
     }
     let mut page = Page { title: "UniStore, Figures 3 to 6".to_owned(), ..Page::default() };
     page.notes.push(laboratory.describe());
-    let mut rows = Vec::new();
-    for part in parts {
-        rows.extend(part.rows);
-        page.plots.extend(part.plots);
-        page.notes.extend(part.notes);
-    }
+    let found: Findings = parts.into_iter().collect();
+    page.plots = found.plots;
+    page.notes.extend(found.notes);
     // Rows are in the order of the paper.
+    let mut rows = found.rows;
     rows.sort_by_key(|row| row.figure);
     Ok(Results { paper: "unistore", rows, page, costs: Some(costs.to_string()) })
 }

@@ -163,7 +163,6 @@ impl<P: Procedures> Replica<P> {
         // A site that is far behind compares a later position when it reaches it.
         let Some(own) = self.history.digest(position) else { return };
         self.comparison.compare(from, position, digest, own);
-        self.note_divergence();
         if !answer {
             return self.send(from, Message::Digest { position, digest: own, answer: true });
         }
@@ -172,11 +171,6 @@ impl<P: Procedures> Replica<P> {
         {
             self.send(from, Message::Digest { position, digest, answer: false });
         }
-    }
-
-    /// Determines whether the site stops giving results.
-    pub(super) fn note_divergence(&mut self) {
-        self.divergence = self.comparison.divergence(self.config.topology.sites());
     }
 
     /// Commits tentative weak operations with an operation without effect, if no client does it

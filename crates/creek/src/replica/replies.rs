@@ -38,8 +38,7 @@ impl<P: Procedures> Replica<P> {
         response: Response<P::Response>,
         last: bool,
     ) {
-        let stopped = self.divergence.as_ref().filter(|divergence| divergence.is_stopped);
-        let response = stopped.map_or(response, |it| Response::Diverged(it.clone()));
+        let response = self.stopped().map_or(response, Response::Diverged);
         self.out.push_back(Output::<P>::Reply { request, response, last });
     }
 

@@ -63,7 +63,7 @@ fn a_site_that_differs_from_a_majority_stops_and_the_others_go_on() {
         cluster.append(0, letter, Level::Weak);
     }
     cluster.rest();
-    let found = cluster.machines[2].divergence().unwrap().clone();
+    let found = cluster.machines[2].divergence().unwrap();
     assert_eq!((found.after, found.position, found.is_stopped), (3, 4, true));
     assert_eq!(found.sites.iter().map(|site| site.index()).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(cluster.reads(2), "diverged");

@@ -158,6 +158,6 @@ fn state_of(machine: &Speculative) -> SpeculativeState {
         executions: status.executions,
         predicted: status.predicted,
         accurate: status.accurate,
-        divergence: machine.divergence().cloned(),
+        divergence: machine.divergence(),
     }
 }

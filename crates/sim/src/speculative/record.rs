@@ -234,8 +234,9 @@ fn is_last(response: &Response<Returned>, strong: bool, last: bool) -> bool {
         Response::Stable { .. }
         | Response::Busy
         | Response::Forgotten { .. }
-        | Response::Reached
-        | Response::Diverged(_) => true,
+        | Response::Reached => true,
+        // The client of a site that stops may get the same reply several times.
+        Response::Diverged(_) => last,
         Response::Tentative(Tentative { id: None, .. }) => true,
         Response::Tentative(_) if !strong => last,
         Response::Tentative(_) | Response::Revised(_) => false,

@@ -124,7 +124,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, peaks: &Peaks) -> Result<Findings
     rows.extend(rows_of_resources(&halves));
     let runs = SCHEMES.map(|(scheme, _)| points(scheme, peaks, &pairs, &single));
     rows.extend(rows_of_speculation(&runs[0], &runs[1]));
-    Ok(Findings { rows, plots: plots(&runs) })
+    Ok(Findings { rows, plots: plots(&runs), ..Findings::default() })
 }
 
 /// Returns all sustained runs of a scheme, by throughput.

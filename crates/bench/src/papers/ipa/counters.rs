@@ -227,7 +227,7 @@ pub(super) fn error(
             Series { name: "weak".to_owned(), points: vec![(0.0, weak.0), (10.0, weak.0)] },
         ],
     };
-    Ok(Findings { rows, plots: vec![plot] })
+    Ok(Findings { rows, plots: vec![plot], ..Findings::default() })
 }
 
 /// Figure 7b: how wrong weak values are, beside the width of intervals.

@@ -72,5 +72,5 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         y: "writes waiting at each replica",
         series: series.collect(),
     };
-    Findings { rows, plots: vec![plot] }
+    Findings { rows, plots: vec![plot], ..Findings::default() }
 }

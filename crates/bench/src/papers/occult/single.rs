@@ -67,7 +67,7 @@ pub(super) fn goodput(laboratory: &Laboratory<'_>, reads: u8) -> Findings {
     if reads == 95 {
         rows.extend(resources(eventual, best));
     }
-    Findings { rows, plots: Vec::new() }
+    Findings { rows, ..Findings::default() }
 }
 
 /// Returns the rows with the latency that the best scheme adds to reads.
@@ -174,7 +174,7 @@ pub(super) fn staleness(laboratory: &Laboratory<'_>) -> Findings {
             rows.push(Row::new(figure, quantity, of_paper, share, "%"));
         }
     }
-    Findings { rows, plots: vec![plot(&schemes, &measured)] }
+    Findings { rows, plots: vec![plot(&schemes, &measured)], ..Findings::default() }
 }
 
 /// Draws the stale reads at the second site, whose clocks are ahead.

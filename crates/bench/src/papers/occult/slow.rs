@@ -61,5 +61,5 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         let quantity = format!("{name} of reads, no slow nodes");
         rows.push(Row::new(FIGURE, quantity, None, ms(usual.reads.quantile(q)), "ms"));
     }
-    Findings { rows, plots: Vec::new() }
+    Findings { rows, ..Findings::default() }
 }

@@ -98,7 +98,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             points: points(|measured| 100.0 * measured.abort_rate()),
         }],
     };
-    Findings { rows, plots: vec![plot] }
+    Findings { rows, plots: vec![plot], ..Findings::default() }
 }
 
 /// Returns the rows of the aborts by cause.
