@@ -102,10 +102,7 @@ pub(crate) struct SimArgs {
     bounds: bool,
     /// Also run `creek` on a worker of each site, and check sessions that invoke weak and strong
     /// operations
-    ///
-    /// Its members do not change yet, so it cannot be combined with --members or --links, which
-    /// remove sites.
-    #[arg(long, conflicts_with_all = ["members", "links", "outages"])]
+    #[arg(long, conflicts_with = "outages")]
     speculative: bool,
     /// Also run the protocol `trial` on each worker, which exercises jobs, lanes and questions
     /// between protocols

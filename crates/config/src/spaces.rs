@@ -359,15 +359,6 @@ impl Spaces {
         Some(&self.spaces[self.speculative?])
     }
 
-    /// Returns the reason why no site can be added or removed, if a space prevents it.
-    pub fn why_sites_are_fixed(&self) -> Option<String> {
-        let name = &self.speculative()?.name;
-        Some(format!(
-            "no site can be added or removed while a space has the level 'speculative' ('{name}'), because its \
-             protocol does not follow changes of the list of sites"
-        ))
-    }
-
     /// Returns whether a key is in the space of level `speculative`.
     pub fn is_speculative(&self, key: &[u8]) -> bool {
         let Some(place) = self.speculative else { return false };

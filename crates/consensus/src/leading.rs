@@ -199,10 +199,19 @@ impl Leader {
         let everywhere = self.learn_everywhere(state, step);
         let (ballot, decided) = (self.ballot, state.log.decided);
         let established = state.established >= ballot.configuration;
-        step.send_others(Message::Status { ballot, decided, everywhere, established });
+        let status = Message::Status { ballot, decided, everywhere, established };
+        for (site, _) in step.learners {
+            step.send(*site, status.clone());
+        }
+        step.send_others(status);
     }
 
-    /// Handles a member's report of what it has delivered.
+    /// Forgets what a site has reported. Another generation of the site will report anew.
+    pub(crate) fn forget_report(&mut self, site: SiteId) {
+        self.reports.remove(&site);
+    }
+
+    /// Handles a site's report of what it has delivered.
     pub(crate) fn on_report<B>(
         &mut self,
         state: &mut State,
@@ -218,8 +227,8 @@ impl Leader {
         }
     }
 
-    /// Forgets what all members have delivered, and returns the last slot of it. Establishes the
-    /// configuration when a quorum has delivered what the term began with.
+    /// Forgets what all members and learners have delivered, and returns the last slot of it.
+    /// Establishes the configuration when a quorum has delivered what the term began with.
     fn learn_everywhere<B>(&mut self, state: &mut State, step: &mut Step<'_, B>) -> Slot {
         if self.ballot.configuration < step.electors.number {
             // The reports of other members are needed.
@@ -234,8 +243,11 @@ impl Leader {
         if established || !step.keeps(Rule::EstablishDelivered) {
             state.establish(step, self.ballot.configuration);
         }
+        let learners =
+            step.learners.iter().map(|(site, _)| site).filter(|site| **site != step.me());
+        let first = delivered.first().copied().into_iter().chain(learners.map(of)).min();
         let everywhere = match step.keeps(Rule::TruncateDelivered) {
-            true => delivered.first().copied().unwrap_or_default(),
+            true => first.unwrap_or_default(),
             false => state.log.delivered,
         };
         state.log.forget(everywhere);

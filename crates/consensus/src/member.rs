@@ -25,6 +25,8 @@ use crate::step::Step;
 pub struct Member<B> {
     pub(crate) config: Config,
     electors: Electors,
+    /// Sites that will join, each with its generation; see [`Self::set_learners`].
+    learners: Vec<(SiteId, u32)>,
     pub(crate) participant: Participant<B>,
     outputs: VecDeque<Output<B>>,
     /// Time of the last tick.
@@ -40,6 +42,7 @@ impl<B: Clone> Member<B> {
         let first = Ballot { configuration: 0, round: 0, leader: config.leader };
         Member {
             electors: Electors::new(0, SiteId::all(config.sites)),
+            learners: Vec::new(),
             participant: Participant::new(first, now),
             outputs: VecDeque::new(),
             ticked: now,
@@ -95,6 +98,19 @@ impl<B: Clone> Member<B> {
                 participant.elect(step);
             });
         }
+    }
+
+    /// Sets the sites that will join, each with its generation. They take part in no decision. The
+    /// leader sends them its status, and members forget no slot that one of them has not delivered.
+    ///
+    /// If all members count a site before one of them composes a snapshot for it, then the site
+    /// lacks no forgotten slot.
+    pub fn set_learners(&mut self, learners: Vec<(SiteId, u32)>) {
+        if let Role::Leader(leader) = &mut self.participant.role {
+            let former = self.learners.iter().filter(|learner| !learners.contains(learner));
+            former.for_each(|(site, _)| leader.forget_report(*site));
+        }
+        self.learners = learners;
     }
 
     /// Reports that the body of a cast has arrived, or that a cast was made here; with it the
@@ -221,8 +237,8 @@ impl<B: Clone> Member<B> {
         predicate: &dyn Predicate<B>,
         act: impl FnOnce(&mut Participant<B>, &mut Step<'_, B>),
     ) {
-        let Member { config, electors, participant, outputs, .. } = self;
-        let mut step = Step { now, config, electors, predicate, outputs };
+        let Member { config, electors, learners, participant, outputs, .. } = self;
+        let mut step = Step { now, config, electors, learners, predicate, outputs };
         act(participant, &mut step);
         participant.proceed(&mut step);
     }

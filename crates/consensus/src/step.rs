@@ -16,6 +16,8 @@ pub(crate) struct Step<'a, B> {
     pub(crate) now: Monotonic,
     pub(crate) config: &'a Config,
     pub(crate) electors: &'a Electors,
+    /// Sites that will join, with their generations.
+    pub(crate) learners: &'a [(SiteId, u32)],
     pub(crate) predicate: &'a dyn Predicate<B>,
     pub(crate) outputs: &'a mut VecDeque<Output<B>>,
 }

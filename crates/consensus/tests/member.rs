@@ -307,6 +307,39 @@ fn ids_are_delivered_once_and_in_the_order_of_their_run() {
 
 /// A checkpoint that was taken while the member went on, and the records since it began, contain
 /// what the member knows.
+/// A site that will join decides nothing, and no slot is forgotten that it has not delivered.
+#[test]
+fn a_leader_forgets_nothing_that_a_learner_may_lack() {
+    let (mut site, term) = (Site::new(0, 3), ballot(0, 0));
+    site.member.set_learners(vec![(SiteId(3), 1)]);
+    let decide = |site: &mut Site, number| {
+        site.learn(number);
+        site.receive(1, Message::Accepted { ballot: term, slot: Slot(number) });
+    };
+    let report = |delivered| Message::Report { ballot: term, delivered: Slot(delivered) };
+    let members_report = |site: &mut Site, delivered| {
+        (1..3).for_each(|member| drop(site.receive(member, report(delivered))));
+        site.member.delivered_everywhere()
+    };
+    decide(&mut site, 1);
+    assert_eq!(members_report(&mut site, 1), Slot(0));
+    site.now += SECOND;
+    site.member.on_deadline(Monotonic(site.now), &site.bodies);
+    let outputs = site.outputs();
+    let is_status = |output: &Output<Body>| {
+        matches!(output, Output::Send { to: SiteId(3), message: Message::Status { .. } })
+    };
+    assert!(outputs.iter().any(is_status), "{outputs:?}");
+    site.receive(3, report(1));
+    assert_eq!(site.member.delivered_everywhere(), Slot(1));
+    // Another generation of the site may lack what the former one had.
+    site.member.set_learners(vec![(SiteId(3), 2)]);
+    decide(&mut site, 2);
+    assert_eq!(members_report(&mut site, 2), Slot(1));
+    site.member.set_learners(Vec::new());
+    assert_eq!(members_report(&mut site, 2), Slot(2));
+}
+
 #[test]
 fn a_checkpoint_and_later_records_restore_a_member() {
     let mut site = Site::new(1, 5);

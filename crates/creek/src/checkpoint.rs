@@ -18,6 +18,8 @@ pub(crate) type PartOf<P> =
 /// parts are then written one by one.
 pub struct Checkpoint<P: Procedures> {
     begun: Option<Begun<P>>,
+    /// Whether a joining site will take over the parts.
+    for_other: bool,
 }
 
 struct Begun<P: Procedures> {
@@ -28,7 +30,7 @@ struct Begun<P: Procedures> {
 
 impl<P: Procedures> Default for Checkpoint<P> {
     fn default() -> Checkpoint<P> {
-        Checkpoint { begun: None }
+        Checkpoint { begun: None, for_other: false }
     }
 }
 
@@ -40,6 +42,12 @@ impl<P: Procedures> fmt::Debug for Checkpoint<P> {
 }
 
 impl<P: Procedures> Checkpoint<P> {
+    /// Creates a checkpoint for another site, which takes over what is final, committed or
+    /// tentative, and not what this site has promised.
+    pub(crate) fn for_other() -> Checkpoint<P> {
+        Checkpoint { begun: None, for_other: true }
+    }
+
     pub(crate) fn is_complete(&self) -> bool {
         self.begun.as_ref().is_some_and(|it| it.parts.is_empty() && it.registers.is_empty())
     }
@@ -54,7 +62,7 @@ impl<P: Procedures> Checkpoint<P> {
         let keys = keys.max(1);
         let begun = self.begun.get_or_insert_with(|| Begun {
             registers: replica.execution.registers(),
-            parts: parts(replica, consensus, keys),
+            parts: parts(replica, consensus, keys, self.for_other),
         });
         if begun.registers.is_empty() {
             return begun.parts.pop_front();
@@ -68,6 +76,7 @@ fn parts<P: Procedures>(
     replica: &Replica<P>,
     consensus: &Consensus<P>,
     keys: usize,
+    for_other: bool,
 ) -> VecDeque<PartOf<P>> {
     let tentative = replica.order.tentative();
     let rest = Rest {
@@ -87,6 +96,13 @@ fn parts<P: Procedures>(
     parts.extend(committed.chunks(keys).map(|some| Part::Committed(some.to_vec())));
     let history: Vec<_> = replica.history.iter().cloned().collect();
     parts.extend(history.chunks(keys).map(|some| Part::History(some.to_vec())));
+    if for_other {
+        parts.push_back(Part::Delivered(consensus.snapshot()));
+        return parts;
+    }
+    if replica.config.generation > 0 && replica.is_filled {
+        parts.push_back(Part::Filled);
+    }
     let mut progress = solera_consensus::Checkpoint::default();
     let agreed = std::iter::from_fn(|| consensus.next_part(&mut progress, keys));
     parts.extend(agreed.map(Part::Consensus));

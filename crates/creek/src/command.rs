@@ -90,6 +90,11 @@ pub enum Response<R> {
         /// The operation.
         id: OperationId,
     },
+    /// The operation, or one of the past, is lost with a site that has left the cluster.
+    Lost {
+        /// The operation.
+        id: OperationId,
+    },
     /// The site has reached the past.
     Reached,
     /// The results of the site differ from those of so many others that it gives none.

@@ -84,6 +84,13 @@ impl Comparison {
         self.reported = finals;
     }
 
+    /// Forgets the reports of a site.
+    pub(crate) fn forget(&mut self, site: SiteId) {
+        self.ahead.remove(&site);
+        self.equal.remove(&site);
+        self.different.remove(&site);
+    }
+
     /// Returns the differences, if there are any, in a space of so many sites.
     pub(crate) fn divergence(&self, sites: usize) -> Option<Divergence> {
         let (first, position) = self.different.iter().min_by_key(|(_, position)| **position)?;
@@ -91,7 +98,7 @@ impl Comparison {
             after: self.last_equal(*first).min(position - 1),
             position: *position,
             sites: self.different.keys().copied().collect(),
-            is_stopped: sites - self.different.len() <= sites / 2,
+            is_stopped: sites.saturating_sub(self.different.len()) <= sites / 2,
         })
     }
 

@@ -58,6 +58,10 @@ pub enum Rule {
     AttachExecuted,
     /// A barrier waits until its past is delivered.
     BarrierDelivered,
+    /// Sites drop operations of sites that have left only when all have the same of these.
+    AgreeOnDepartures,
+    /// A joining site fetches data when all members know that it joins.
+    AdmitFirst,
     /// A site commits weak operations when clients invoke no strong ones (§4.4).
     Settle,
 }
@@ -137,6 +141,11 @@ pub struct Config {
     /// The cluster's shape; the same everywhere. The workers with the number of this one are the
     /// members.
     pub topology: Arc<Topology>,
+    /// Number of sites that founded the cluster: those with the lowest numbers.
+    pub founders: usize,
+    /// Number of the site's generation. In any but the first, the machine begins with the data of
+    /// another site.
+    pub generation: u32,
     /// The site that leads the conditional atomic broadcast at first; the same everywhere.
     pub leader: SiteId,
     /// Whether to emit records.
@@ -190,6 +199,8 @@ impl Config {
     pub fn new(address: Address, topology: Arc<Topology>) -> Config {
         Config {
             address,
+            founders: topology.sites(),
+            generation: 0,
             topology,
             leader: SiteId(0),
             journal: true,
@@ -210,10 +221,6 @@ impl Config {
 
     pub(crate) fn me(&self) -> SiteId {
         self.address.site
-    }
-
-    pub(crate) fn others(&self) -> Vec<SiteId> {
-        self.topology.siblings_of(self.me()).collect()
     }
 
     /// Returns the member at a site.

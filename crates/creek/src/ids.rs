@@ -11,8 +11,16 @@ use solera_time::SiteId;
 pub struct StreamId {
     /// The site.
     pub site: SiteId,
-    /// Number of the start of the site's machine, from 1.
+    /// Number of the start of the site's machine, from 1. The upper half is the site's generation.
     pub run: u64,
+}
+
+/// Number of bits of a run that count the starts within a generation of the site.
+const RUN_BITS: u32 = 32;
+
+/// Returns the number below those of all runs in a generation of a site.
+pub(crate) fn before_runs(generation: u32) -> u64 {
+    u64::from(generation) << RUN_BITS
 }
 
 /// Names an operation (Creek Alg. 1 l. 1, `id`). No operation ever gets the id of another one.
@@ -33,6 +41,11 @@ impl StreamId {
     /// Returns the id of the operation at a position of the stream.
     pub fn at(self, event: u64) -> OperationId {
         OperationId { site: self.site, run: self.run, event }
+    }
+
+    /// Returns the generation of the site to which the run belongs.
+    pub(crate) fn generation(self) -> u64 {
+        self.run >> RUN_BITS
     }
 }
 

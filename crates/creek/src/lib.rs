@@ -36,8 +36,11 @@
 //! | `replica::waits` | requests that wait for an operation or a past |
 //! | `replica::baselines` | other replication schemes, for comparisons |
 //! | `replica::gossip` | exchange of streams; operations without effect that commit others |
+//! | `replica::departures` | what remains of the operations of sites that have left |
+//! | `sites` | the list of sites |
 //! | `machine` | the machine: a replica with the conditional atomic broadcast |
-//! | `record`, `checkpoint`, `recovery` | what survives a restart |
+//! | `machine::joining` | transfer of data to a joining site |
+//! | `record`, `checkpoint`, `machine::loading`, `recovery` | what survives a restart |
 //! | `command`, `message`, `config`, `protocol` | commands, messages, configuration |
 //!
 //! # Departures from the paper
@@ -59,12 +62,9 @@
 //!   differ. The pseudocode returns the response of each execution (Alg. 1 l. 71).
 //!
 //! # What is missing
-//! The members do not change: a site that fails for good keeps others from removing operations that
-//! it may lack, and an operation whose context, or an earlier run of whose site, only failed sites
-//! had waits for ever. A context has a range for each strong operation between weak ones that is
+//! A context has a range for each strong operation between weak ones that is
 //! undecided, and one for each former run, so contexts grow in a long partition. A forged timestamp
-//! at the end of time keeps the tentative list from becoming empty. Machines do not compare their
-//! digests.
+//! at the end of time keeps the tentative list from becoming empty.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -127,6 +127,7 @@ mod recovery;
 mod registers;
 mod replica;
 mod request;
+mod sites;
 mod streams;
 
 pub use checkpoint::Checkpoint;
@@ -139,7 +140,7 @@ pub use execution::{Done, Job};
 pub use finals::Final;
 pub use ids::{OperationId, StreamId};
 pub use machine::{Creek, Status};
-pub use message::{Event, Message, Output};
+pub use message::{Event, Message, Output, Transfer};
 pub use object::{Access, Add, Procedures, RegisterKey};
 pub use past::Past;
 pub use protocol::PROTOCOL;

@@ -1,13 +1,19 @@
 //! The machine: a replica with the conditional atomic broadcast.
 
+mod joining;
+mod loading;
+
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
 use solera_consensus::{CastId, Delivery, Member, Output as Agreed, Predicate};
 use solera_machine::{Machine, Now, codec};
+use solera_membership::{Members, Participant};
 use solera_time::{Monotonic, SiteId};
 
+use self::joining::{Donations, Joining};
+pub(crate) use self::loading::Loading;
 use crate::checkpoint::{Checkpoint, PartOf};
 use crate::command::{Command, Response};
 use crate::comparison::Divergence;
@@ -33,6 +39,10 @@ type FinalOf<P> = Final<<P as Procedures>::Operation, <P as Procedures>::Respons
 pub struct Creek<P: Procedures> {
     pub(crate) replica: Replica<P>,
     pub(crate) consensus: Consensus<P>,
+    /// Progress of a joining site, until it has the data of another one.
+    pub(crate) joining: Option<Joining>,
+    /// Transfers to joining sites.
+    pub(crate) donations: Donations<P>,
 }
 
 /// Numbers of a machine, for checks and metrics.
@@ -87,16 +97,23 @@ impl<P: Procedures> Predicate<Arc<Request<P::Operation>>> for Bodies<'_, P> {
 impl<P: Procedures> Creek<P> {
     /// Creates the machine of a worker that has nothing yet.
     pub fn new(config: Config, procedures: P) -> Creek<P> {
+        let mut machine = Creek::empty(config, procedures);
+        machine.replica.start();
+        machine
+    }
+
+    /// Creates a machine without data that has not started.
+    pub(crate) fn empty(config: Config, procedures: P) -> Creek<P> {
         let consensus = Creek::<P>::member(&config);
-        let mut replica = Replica::new(config, procedures);
-        replica.start();
-        Creek { replica, consensus }
+        let joining = (config.generation > 0).then(Joining::default);
+        let replica = Replica::new(config, procedures);
+        Creek { replica, consensus, joining, donations: Donations::new() }
     }
 
     /// Creates a member of the broadcast that has not begun.
-    pub(crate) fn member(config: &Config) -> Consensus<P> {
-        let sites = config.topology.sites();
-        let mut own = solera_consensus::Config::new(config.me(), sites, config.leader);
+    fn member(config: &Config) -> Consensus<P> {
+        let founders = config.founders;
+        let mut own = solera_consensus::Config::new(config.me(), founders, config.leader);
         own.timing = config.timing.consensus.clone();
         own.variant = config.scheme.variant();
         Member::new(own, Monotonic(0))
@@ -136,7 +153,7 @@ impl<P: Procedures> Creek<P> {
     /// operations of a past.
     pub fn sites_with(&self, past: &Past) -> usize {
         let streams = &self.replica.streams;
-        let others = self.replica.config.others().into_iter().map(Some);
+        let others = self.replica.sites.members().map(Some);
         let has = |site: &Option<SiteId>| past.lasts().all(|id| streams.has(*site, id));
         others.chain([None]).filter(has).count()
     }
@@ -186,9 +203,10 @@ impl<P: Procedures> Creek<P> {
 
     /// Begins a step. In the first one, the machine begins to take part in the broadcast.
     fn begin_step(&mut self, now: Now) {
-        if !self.consensus.has_begun() {
-            // The members do not change, so each of them is a member of a new cluster.
-            self.consensus.begin(now.monotonic, &Bodies(&self.replica), true);
+        if !self.consensus.has_begun() && self.joining.is_none() {
+            let config = &self.replica.config;
+            let founds = config.generation == 0 && config.me().index() < config.founders;
+            self.consensus.begin(now.monotonic, &Bodies(&self.replica), founds);
         }
         self.replica.begin_step();
     }
@@ -222,8 +240,25 @@ impl<P: Procedures> Creek<P> {
             Agreed::Accepted { slot, ids } => replica.deliver_optimistically(slot, &ids),
             Agreed::Bodies(requests) => replica.take_bodies(now.monotonic, requests),
             Agreed::Reached(path) => replica.rare(path),
-            // Members do not change, so no member has forgotten what another one lacks.
+            // A joining site takes over data that no member has forgotten by then.
             Agreed::Leader(_) | Agreed::Lacks { .. } => {}
+        }
+    }
+
+    fn on_message(&mut self, now: Now, from: SiteId, message: Message<P::Operation>) {
+        match message {
+            Message::Admitted { stage } => self.on_admitted(now.monotonic, from, stage),
+            Message::Piece { transfer, piece, parts, last } => {
+                self.on_piece(now, (transfer, piece), parts, last);
+            }
+            // A joining site has nothing to which other messages could apply.
+            _ if self.joining.is_some() => {}
+            Message::Fetch { transfer, piece } => self.on_fetch(from, transfer, piece),
+            Message::Consensus(message) => {
+                let bodies = Bodies(&self.replica);
+                self.consensus.on_message(now.monotonic, &bodies, from, message);
+            }
+            message => self.replica.on_message(now.monotonic, from, message),
         }
     }
 
@@ -231,6 +266,33 @@ impl<P: Procedures> Creek<P> {
     pub(crate) fn redeliver(&mut self, delivery: &Delivery) {
         self.replica.deliver_casts(Monotonic(0), &delivery.ids);
         self.replica.execute_committed();
+    }
+}
+
+impl<P: Procedures> Participant for Creek<P> {
+    fn set_members(&mut self, now: Now, members: &Members) {
+        self.replica.set_members(members);
+        let sites = &self.replica.sites;
+        let joining = sites.joining();
+        self.donations.retain(|site, _| joining.iter().any(|(it, _)| it == site));
+        self.consensus.set_learners(joining);
+        let (number, members) = (sites.configuration(), sites.all_members());
+        let bodies = Bodies(&self.replica);
+        self.consensus.set_members(now.monotonic, &bodies, number, members);
+        if self.consensus.has_begun() {
+            self.replica.begin_step();
+            self.settle(now);
+        }
+    }
+
+    fn has_completed_removals(&self) -> bool {
+        let sites = &self.replica.sites;
+        !sites.are_leaving()
+            || self.replica.has_agreed_on_departures() && self.consensus.is_established()
+    }
+
+    fn is_filled(&self) -> bool {
+        self.joining.is_none()
     }
 }
 
@@ -248,12 +310,10 @@ impl<P: Procedures> Machine for Creek<P> {
     fn handle(&mut self, now: Now, input: Input<P>) {
         self.begin_step(now);
         match input {
-            Input::<P>::Message { from, message: Message::Consensus(message), .. } => {
-                let bodies = Bodies(&self.replica);
-                self.consensus.on_message(now.monotonic, &bodies, from.site, message);
-            }
-            Input::<P>::Message { from, message, .. } => {
-                self.replica.on_message(now.monotonic, from.site, message);
+            Input::<P>::Message { from, generation, message } => {
+                if self.replica.sites.hears(from.site, generation) {
+                    self.on_message(now, from.site, message);
+                }
             }
             Input::<P>::Client { request, command } => {
                 self.replica.on_command(now, request, command)
@@ -269,6 +329,7 @@ impl<P: Procedures> Machine for Creek<P> {
         self.begin_step(now);
         self.consensus.on_deadline(now.monotonic, &Bodies(&self.replica));
         self.replica.on_deadline(now, self.consensus.leads());
+        self.join(now.monotonic);
         self.settle(now);
     }
 
@@ -277,8 +338,11 @@ impl<P: Procedures> Machine for Creek<P> {
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {
-        let consensus = self.consensus.next_deadline().unwrap_or(Monotonic(0));
-        Some(self.replica.next_deadline().map_or(consensus, |own| own.min(consensus)))
+        // The first step begins everything.
+        let has_begun = self.consensus.has_begun() || self.joining.is_some();
+        let first = (!has_begun || self.replica.is_unarmed()).then_some(Monotonic(0));
+        let own = self.replica.next_deadline().into_iter();
+        own.chain(self.consensus.next_deadline()).chain(first).min()
     }
 
     fn next_part(&self, checkpoint: &mut Checkpoint<P>, keys: usize) -> Option<Self::Part> {

@@ -39,6 +39,11 @@ pub enum Event {
     },
     /// An operation is committed.
     Committed(OperationId),
+    /// An operation of a site that has left will never be executed, because no site has all of its
+    /// causal context.
+    Lost(OperationId),
+    /// The site has taken over the data of another one, up to this position.
+    Filled(u64),
     /// An operation is final.
     Final {
         /// Its position, from 1.
@@ -86,6 +91,55 @@ pub enum Message<O> {
         /// Whether the message answers another one, and is not answered itself.
         answer: bool,
     },
+    /// What the sender has of the streams of sites that have left. It takes nothing from these
+    /// sites any more.
+    Left {
+        /// Stages of all sites in the sender's list of sites.
+        stages: Vec<u64>,
+        /// The streams of former members and of former generations of members, in order, each with
+        /// the last event that the sender has without a gap. Streams without an event are left out.
+        heads: Vec<(StreamId, u64)>,
+        /// Whether the message answers another one, and is not answered itself.
+        answer: bool,
+    },
+    /// The sender joins. The answer is [`Message::Admitted`].
+    Join {
+        /// Its stage.
+        stage: u64,
+    },
+    /// The sender knows that the receiver joins, and removes nothing any more that the receiver may
+    /// lack.
+    Admitted {
+        /// The receiver's stage.
+        stage: u64,
+    },
+    /// A joining site requests a piece of the receiver's data. The answer is [`Message::Piece`].
+    Fetch {
+        /// The transfer.
+        transfer: Transfer,
+        /// Number of the piece, from 0.
+        piece: u64,
+    },
+    /// A piece of the sender's data.
+    Piece {
+        /// The transfer.
+        transfer: Transfer,
+        /// Number of the piece.
+        piece: u64,
+        /// Encoded [parts](crate::Part).
+        parts: Vec<Vec<u8>>,
+        /// Whether it is the last piece.
+        last: bool,
+    },
+}
+
+/// Names a transfer of data to a joining site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transfer {
+    /// Run of the joining site.
+    pub run: u64,
+    /// Number of the transfer within the run.
+    pub number: u64,
 }
 
 impl<O> Message<O> {
@@ -97,6 +151,11 @@ impl<O> Message<O> {
             Message::Missing { .. } => "creek missing",
             Message::Consensus(message) => message.name(),
             Message::Digest { .. } => "creek digest",
+            Message::Left { .. } => "creek left",
+            Message::Join { .. } => "creek join",
+            Message::Admitted { .. } => "creek admitted",
+            Message::Fetch { .. } => "creek fetch",
+            Message::Piece { .. } => "creek piece",
         }
     }
 }
@@ -108,10 +167,7 @@ impl<O: Serialize + DeserializeOwned> OfProtocol for Message<O> {
     fn weight(&self) -> u64 {
         match self {
             Message::Operations { requests, .. } => requests.len() as u64,
-            Message::Heads { .. }
-            | Message::Missing { .. }
-            | Message::Consensus(_)
-            | Message::Digest { .. } => 1,
+            _ => 1,
         }
     }
 
@@ -136,6 +192,11 @@ impl<O: Serialize + DeserializeOwned> OfProtocol for Message<O> {
             }
             Message::Consensus(_) => true,
             Message::Digest { position, .. } => *position > 0,
+            Message::Left { heads, .. } => heads.iter().all(|(stream, _)| has(stream)),
+            Message::Join { .. }
+            | Message::Admitted { .. }
+            | Message::Fetch { .. }
+            | Message::Piece { .. } => true,
         };
         fits && from.site != to.site
             && from.worker == to.worker

@@ -35,6 +35,16 @@ solera_machine::rare_paths! {
     BEHIND = "creek: a client waited for operations that its site lacked";
     /// The bound of the tentative list is reached.
     BUSY = "creek: an operation was refused because the tentative list is full";
+    /// All members have the same of what sites that have left had sent.
+    CLOSED = "creek: all members had the same operations of sites that left";
+    /// An operation of a site that has left can never be executed.
+    LOST = "creek: an operation was lost with a site that left";
+    /// A client waited for such an operation.
+    WAITED_FOR_LOST = "creek: a client waited for an operation that was lost";
+    /// A joining site has another site's data.
+    FILLED = "creek: a joining site took over the data of another one";
+    /// A joining site fetches the data of another donor.
+    NEXT_DONOR = "creek: a joining site turned to another donor";
     /// A promise contained operations that the site lacked.
     HANDED_OVER = "creek: a promise handed over operations";
 }

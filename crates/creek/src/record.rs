@@ -27,6 +27,10 @@ pub enum Record<O> {
     Operation(Arc<Request<O>>),
     /// A step of the conditional atomic broadcast.
     Consensus(solera_consensus::Record),
+    /// An encoded part of another site's data, which the joining site has fetched.
+    Fetched(Vec<u8>),
+    /// The joining site has all parts, and begins with them.
+    Filled,
 }
 
 /// A part of a checkpoint. All parts hold the state at the time of the first one.
@@ -44,6 +48,11 @@ pub enum Part<O, V, R> {
     Consensus(solera_consensus::Part),
     /// The last final operations, in order.
     History(Vec<Final<O, R>>),
+    /// What the conditional atomic broadcast has delivered. Joining sites receive it in place of
+    /// [`Part::Consensus`].
+    Delivered(solera_consensus::Snapshot),
+    /// The site has joined with the data of another one.
+    Filled,
 }
 
 /// State whose size depends on the numbers of streams and of gaps in them.

@@ -4,6 +4,7 @@
 //! order at every site, and only where [`Replica::holds`] returns true.
 
 mod baselines;
+mod departures;
 mod gossip;
 mod replies;
 mod waits;
@@ -14,8 +15,10 @@ use std::sync::Arc;
 
 use solera_consensus::{CastId, Member};
 use solera_machine::{Now, RarePath, Records, RequestId};
+use solera_membership::Members;
 use solera_time::{HybridClock, Lane, Monotonic, SiteId};
 
+use self::departures::Departures;
 use self::replies::Awaited;
 use self::waits::Waits;
 use crate::command::{Command, Level, Response};
@@ -26,18 +29,23 @@ use crate::digest::Digest;
 use crate::execution::{Before, Done, Execution, Invoked, Kind, Moved};
 use crate::finals::Finals;
 use crate::frontier::Frontier;
-use crate::ids::{OperationId, StreamId, stream_of};
+use crate::ids::{OperationId, StreamId, before_runs, stream_of};
 use crate::message::{Event, Message, Output};
 use crate::object::Procedures;
 use crate::order::{Order, OrderPlace};
 use crate::rare;
 use crate::record::Record;
 use crate::request::Request;
+use crate::sites::Sites;
 use crate::streams::Streams;
 
 /// State of one site.
 pub(crate) struct Replica<P: Procedures> {
     pub(crate) config: Config,
+    pub(crate) sites: Sites,
+    /// Whether the site has the data with which it begins. A joining site fetches it.
+    pub(crate) is_filled: bool,
+    departures: Departures,
     pub(crate) run: u64,
     /// Number of operations that were invoked in this run (Alg. 1 l. 5, `currEventNo`).
     event: u64,
@@ -100,6 +108,9 @@ impl<P: Procedures> Replica<P> {
         let mut order = Order::new();
         order.favours = (!config.has(Rule::OrderByTimestamp)).then(|| config.me());
         Replica {
+            sites: Sites::new(&config),
+            is_filled: config.generation == 0,
+            departures: Departures::default(),
             run: 0,
             event: 0,
             cast: 0,
@@ -136,7 +147,7 @@ impl<P: Procedures> Replica<P> {
     /// Begins a run.
     pub(crate) fn start(&mut self) {
         self.previous = self.streams.last_run(self.me());
-        self.run += 1;
+        self.run = self.run.max(before_runs(self.config.generation)) + 1;
         self.execution.start(StreamId { site: self.me(), run: self.run });
         if self.config.has(Rule::DurableRun) {
             self.record(&Record::Started { run: self.run });
@@ -178,6 +189,16 @@ impl<P: Procedures> Replica<P> {
         !self.out.is_empty()
     }
 
+    /// Returns the number of outputs that were not polled.
+    pub(crate) fn outputs(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Removes all outputs but the first `count` ones.
+    pub(crate) fn truncate_outputs(&mut self, count: usize) {
+        self.out.truncate(count);
+    }
+
     /// Removes and returns the casts whose operations are new here.
     pub(crate) fn take_learned(&mut self) -> Vec<CastId> {
         std::mem::take(&mut self.learned)
@@ -188,9 +209,31 @@ impl<P: Procedures> Replica<P> {
         std::mem::take(&mut self.advanced)
     }
 
+    /// Takes over a list of sites.
+    pub(crate) fn set_members(&mut self, list: &Members) {
+        if !self.sites.set(list) {
+            return;
+        }
+        let others = self.sites.others();
+        self.streams.retain_reports(&others);
+        let is_other = |site: &SiteId| others.contains(site);
+        SiteId::all(list.sites()).filter(|it| !is_other(it)).for_each(|site| {
+            self.comparison.forget(site);
+        });
+        self.reopen_departures();
+    }
+
+    /// Begins with the data of another site.
+    pub(crate) fn begin_filled(&mut self) {
+        self.is_filled = true;
+        self.previous = self.streams.last_run(self.me());
+        self.rare(rare::FILLED);
+        self.trace(Event::Filled(self.order.finals()));
+    }
+
     /// Returns the differences between the results of this site and those of others.
     pub(crate) fn divergence(&self) -> Option<Divergence> {
-        self.comparison.divergence(self.config.topology.sites())
+        self.comparison.divergence(self.sites.count())
     }
 
     /// Returns these differences if the site gives no results because of them.
@@ -207,6 +250,9 @@ impl<P: Procedures> Replica<P> {
     ) {
         if let Some(divergence) = self.stopped() {
             return self.reply(request, Response::Diverged(divergence), true);
+        }
+        if !self.is_filled {
+            return self.refuse(request);
         }
         match command {
             Command::Invoke { operation, level, track } => {
@@ -333,7 +379,7 @@ impl<P: Procedures> Replica<P> {
         self.trace(Event::Invoked { id, request: client });
         self.record(&Record::Operation(Arc::clone(&request)));
         self.streams.receive(Arc::clone(&request), 0);
-        for site in self.config.others() {
+        for site in self.sites.others() {
             let requests = vec![Arc::clone(&request)];
             self.send(site, Message::Operations { requests, more: false });
         }
@@ -492,7 +538,8 @@ impl<P: Procedures> Replica<P> {
         if self.is_delivered(cast) {
             return true;
         }
-        self.undecided.get(&cast).is_some_and(|request| {
+        let request = self.undecided.get(&cast);
+        request.map_or(self.is_lost_cast(cast), |request| {
             let is_complete =
                 !self.config.has(Rule::CheckContext) || self.causal.covers(&request.context);
             let is_next = !self.config.has(Rule::OrderRuns) || !self.has_earlier_run(cast);
@@ -530,7 +577,10 @@ impl<P: Procedures> Replica<P> {
             }
         }
         let kept = needed.iter().flat_map(|(stream, event)| self.streams.upto(*stream, *event));
-        kept.filter(|request| !self.is_committed(request)).cloned().collect()
+        let is_needed = |request: &&Arc<Request<_>>| {
+            !self.is_committed(request) && !self.departures.has_lost(request.id)
+        };
+        kept.filter(is_needed).cloned().collect()
     }
 
     /// Commits the operations of a slot, in order (Creek Alg. 1 l. 32–35).

@@ -280,6 +280,25 @@ impl<O: Serialize> Streams<O> {
         self.streams.iter().map(|(id, stream)| (*id, stream.removed))
     }
 
+    /// Returns the streams of which the site has operations, each with its last event.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (StreamId, u64)> + '_ {
+        let heads = self.streams.iter().map(|(id, stream)| (*id, stream.head()));
+        heads.filter(|(_, head)| *head > 0)
+    }
+
+    /// Forgets what lies after a gap in a stream: no site has what is missing.
+    pub(crate) fn close(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.early.clear();
+            stream.greatest = stream.head();
+        }
+    }
+
+    /// Forgets the reports of all sites but `others`.
+    pub(crate) fn retain_reports(&mut self, others: &[SiteId]) {
+        self.reported.retain(|site, _| others.contains(site));
+    }
+
     /// Continues a stream after removed events.
     pub(crate) fn restore(&mut self, id: StreamId, removed: u64) {
         let stream = self.entry(id);

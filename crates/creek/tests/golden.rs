@@ -11,9 +11,10 @@ mod golden;
 use std::sync::Arc;
 
 use golden::judge;
-use solera_consensus::{CastId, Message as Agreement, Part as AgreementPart, Slot};
+use solera_consensus::{CastId, Message as Agreement, Part as AgreementPart, Slot, Snapshot};
 use solera_creek::{
     Context, Digest, Final, Message, OperationId, PROTOCOL, Part, Record, Request, Rest, StreamId,
+    Transfer,
 };
 use solera_machine::Wire;
 use solera_time::{SiteId, Timestamp};
@@ -23,9 +24,9 @@ type Operation = String;
 /// Returns the name of an enum's variant, and its index, which encodes it. A new variant has no arm
 /// here, and needs a sample.
 type Place = (u8, &'static str);
-const MESSAGES: u8 = 5;
-const RECORDS: u8 = 3;
-const PARTS: u8 = 6;
+const MESSAGES: u8 = 10;
+const RECORDS: u8 = 5;
+const PARTS: u8 = 8;
 
 fn message_place(message: &Message<Operation>) -> Place {
     match message {
@@ -34,6 +35,11 @@ fn message_place(message: &Message<Operation>) -> Place {
         Message::Missing { .. } => (2, "missing"),
         Message::Consensus(_) => (3, "consensus"),
         Message::Digest { .. } => (4, "digest"),
+        Message::Left { .. } => (5, "left"),
+        Message::Join { .. } => (6, "join"),
+        Message::Admitted { .. } => (7, "admitted"),
+        Message::Fetch { .. } => (8, "fetch"),
+        Message::Piece { .. } => (9, "piece"),
     }
 }
 
@@ -42,6 +48,8 @@ fn record_place(record: &Record<Operation>) -> Place {
         Record::Started { .. } => (0, "Started"),
         Record::Operation(_) => (1, "Operation"),
         Record::Consensus(_) => (2, "Consensus"),
+        Record::Fetched(_) => (3, "Fetched"),
+        Record::Filled => (4, "Filled"),
     }
 }
 
@@ -53,9 +61,12 @@ fn part_place(part: &Part<Operation, u64, String>) -> Place {
         Part::Committed(_) => (3, "Committed"),
         Part::Consensus(_) => (4, "Consensus"),
         Part::History(_) => (5, "History"),
+        Part::Delivered(_) => (6, "Delivered"),
+        Part::Filled => (7, "Filled"),
     }
 }
 
+const TRANSFER: Transfer = Transfer { run: 1 << 33, number: 2 };
 const STREAM: StreamId = StreamId { site: SiteId(2), run: 300 };
 
 fn context() -> Context {
@@ -88,6 +99,16 @@ fn messages_keep_their_encoding() {
             slots: vec![(Slot(9), [CastId { site: SiteId(2), run: 300, number: 3 }].into())],
         }),
         Message::Digest { position: 400, digest: Digest(1 << 60), answer: true },
+        Message::Left { stages: vec![0, 0, 5], heads: vec![(STREAM, 401)], answer: true },
+        Message::Join { stage: 7 },
+        Message::Admitted { stage: 7 },
+        Message::Fetch { transfer: TRANSFER, piece: 3 },
+        Message::Piece {
+            transfer: TRANSFER,
+            piece: 3,
+            parts: vec![vec![5, 1], vec![]],
+            last: true,
+        },
     ];
     judge(
         (&format!("messages-{}", PROTOCOL.messages), MESSAGES),
@@ -107,6 +128,8 @@ fn records_keep_their_encoding() {
         Record::Started { run: 300 },
         Record::Operation(strong()),
         Record::Consensus(solera_consensus::Record::Established(2)),
+        Record::Fetched(vec![5, 1, 2]),
+        Record::Filled,
     ];
     judge(
         (&format!("records-{}", PROTOCOL.records), RECORDS),
@@ -142,6 +165,8 @@ fn parts_keep_their_encoding() {
         Part::Committed(vec![strong()]),
         Part::Consensus(AgreementPart::Slots(Vec::new())),
         Part::History(vec![history]),
+        Part::Delivered(Snapshot { delivered: Slot(9), ..Snapshot::default() }),
+        Part::Filled,
     ];
     judge(
         (&format!("parts-{}", PROTOCOL.records), PARTS),

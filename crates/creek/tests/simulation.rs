@@ -19,8 +19,14 @@ fn shape(seed: u64) -> Shape {
         tight: seed % 7 == 5,
         ambush: sites == 5 && seed % 8 == 7,
         observes: seed.is_multiple_of(2),
+        changes: false,
         without: None,
     }
+}
+
+/// Returns the shape of a world in which sites leave and join.
+fn changing(seed: u64) -> Shape {
+    Shape { changes: true, dies: false, ambush: false, ..shape(seed) }
 }
 
 #[test]
@@ -28,8 +34,11 @@ fn replies_are_those_of_the_claimed_orders_and_the_sites_converge() {
     let mut rare: BTreeMap<&'static str, usize> = BTreeMap::new();
     let (mut requests, mut stable, mut finals, mut executions) = (0, 0, 0, 0);
     let mut failed = Vec::new();
-    for seed in seeds(0..80) {
-        let report = World::run(seed, shape(seed));
+    let unchanged = seeds(0..80).into_iter().map(|seed| (seed, shape(seed)));
+    for (seed, shape) in
+        unchanged.chain(seeds(0..80).into_iter().map(|seed| (seed, changing(seed))))
+    {
+        let report = World::run(seed, shape);
         for (path, count) in &report.rare {
             *rare.entry(path).or_default() += count;
         }
@@ -38,7 +47,7 @@ fn replies_are_those_of_the_claimed_orders_and_the_sites_converge() {
         finals += report.finals;
         executions += report.executions;
         let found = report.violations.iter().chain(&report.unfinished);
-        failed.extend(found.map(|found| format!("seed {seed}: {found}")).take(4));
+        failed.extend(found.map(|found| format!("seed {seed}, {shape:?}: {found}")).take(4));
     }
     println!(
         "{requests} requests, {stable} stable replies, {finals} final, {executions} executions"
@@ -49,7 +58,8 @@ fn replies_are_those_of_the_claimed_orders_and_the_sites_converge() {
     let paths = RARE_PATHS
         .iter()
         .map(|path| path.0)
-        .chain(["world: a process was restarted", "world: a site failed after its promise"]);
+        .chain(["world: a process was restarted", "world: a site failed after its promise"])
+        .chain(["world: a site was removed alive", "world: a site joined"]);
     for path in paths.filter(|_| std::env::var("SEEDS").is_err()) {
         assert!(rare.contains_key(path), "no seed reaches {path:?}");
     }
@@ -95,16 +105,20 @@ fn every_rule_is_needed() {
         (Rule::BarrierDelivered, "has returned without", 0),
         (Rule::Settle, "is busy", 0),
     ];
+    // Worlds in which sites leave and join.
+    let of_changes = [(Rule::AgreeOnDepartures, "", 0), (Rule::AdmitFirst, "", 130)];
     let most = std::env::var("TRAPS").map_or(150, |most| most.parse().unwrap());
     let only = std::env::var("RULE").ok();
     let mut unneeded = Vec::new();
-    for (rule, phrase, from) in rules {
+    let rules = rules.into_iter().map(|it| (it, false)).chain(of_changes.map(|it| (it, true)));
+    for ((rule, phrase, from), changes) in rules {
         if only.as_ref().is_some_and(|only| *only != format!("{rule:?}")) {
             continue;
         }
         let mut first = None;
         let found = (from..from + most).find(|seed| {
-            let report = World::run(*seed, Shape { without: Some(rule), ..shape(*seed) });
+            let shape = if changes { changing(*seed) } else { shape(*seed) };
+            let report = World::run(*seed, Shape { without: Some(rule), ..shape });
             let mut reasons = report.violations.into_iter().chain(report.unfinished);
             first = reasons.find(|reason| reason.contains(phrase));
             first.is_some()

@@ -142,7 +142,6 @@ impl DataDir {
             let found = found.map_err(|error| unusable(format!("{FILE} is damaged: {error}")))?;
             found.check(&about, generation).map_err(&unusable)?;
             dir.adopt(&found, about);
-            dir.must_not_grow(spec, &found).map_err(&unusable)?;
             for worker in workers {
                 dir.must_hold(*worker)?;
                 dir.remove_unfinished(*worker)?;
@@ -158,7 +157,6 @@ impl DataDir {
             Some(Ok(found)) => {
                 found.check(&about, generation).map_err(&unusable)?;
                 dir.adopt(&found, about);
-                dir.must_not_grow(spec, &found).map_err(&unusable)?;
             }
             // If the file is incomplete, no worker has a journal.
             Some(Err(_)) | None => {
@@ -224,14 +222,6 @@ impl DataDir {
         if sites.len() > found.sites.len() {
             self.grown = Some(About { sites, workers, ..found.clone() });
         }
-    }
-
-    /// Rejects a longer list of sites if a space does not permit that sites are added.
-    fn must_not_grow(&self, spec: &ClusterSpec, found: &About) -> Result<(), String> {
-        let Some(grown) = &self.grown else { return Ok(()) };
-        let Some(why) = spec.spaces.why_sites_are_fixed() else { return Ok(()) };
-        let (was, is) = (found.sites.join(", "), grown.sites.join(", "));
-        Err(format!("it knows the sites {was}, and the configuration has {is}: {why}"))
     }
 
     /// Stores the grown list of sites. Must be called once the journals are known to be usable with
@@ -619,21 +609,6 @@ name = 'us'
         }
         let further = root.open_with(&with(&["eu", "us", "ap", "sa"]), &workers).unwrap();
         assert_eq!(further.founders(), 2);
-    }
-
-    #[test]
-    fn the_list_of_sites_does_not_grow_with_a_speculative_space() {
-        let root = Root::new("speculative");
-        let workers = [at(1, 0)];
-        root.begin(&workers);
-        let space = "[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'speculative'\n";
-        let new = "[[site]]\nname = 'ap'\n";
-        let error = root.open_with(&format!("{CLUSTER}{new}{space}"), &workers).unwrap_err();
-        let reason =
-            "it knows the sites eu, us, and the configuration has eu, us, ap: no site can be";
-        assert!(error.contains(reason) && error.contains("('x')"), "{error}");
-        root.open_with(&format!("{CLUSTER}{space}"), &workers).unwrap();
-        root.open_with(&format!("{CLUSTER}{new}"), &workers).unwrap();
     }
 
     #[test]

@@ -51,8 +51,6 @@ pub enum ServeError {
     },
     /// The certificates or keys for TLS cannot be used.
     Tls(ConfigError),
-    /// The site cannot join: its name, and the reason.
-    CannotJoin(String, String),
     /// The workers cannot start.
     Start(StartError),
 }
@@ -84,9 +82,6 @@ impl fmt::Display for ServeError {
                 write!(f, "{node} cannot listen on {address} ({setting}): {reason}")
             }
             ServeError::Tls(error) => error.fmt(f),
-            ServeError::CannotJoin(site, reason) => {
-                write!(f, "site {site} cannot join the cluster: {reason}")
-            }
             ServeError::Start(error) => error.fmt(f),
         }
     }
@@ -178,17 +173,13 @@ impl Node {
     /// `solera site add` prints it.
     ///
     /// # Errors
-    /// A thread cannot be started, another program took a port in the meantime, or no site can
-    /// join.
+    /// A thread cannot be started, or another program took a port in the meantime.
     pub fn start(
         self,
         generation: Option<u32>,
         modules: Option<Arc<dyn Modules>>,
     ) -> Result<(Cluster, AdminListener), ServeError> {
         let Node { id: me, name, mut spec, resp, resp_tls, peer, admin, .. } = self;
-        if let Some(reason) = generation.and_then(|_| spec.spaces.why_sites_are_fixed()) {
-            return Err(ServeError::CannotJoin(spec.sites[me.site.index()].name.clone(), reason));
-        }
         let current = |tls: TlsAcceptor| Arc::new(ArcSwap::from_pointee(tls));
         let cannot_listen = |setting| {
             let node = name.clone();
@@ -420,23 +411,6 @@ admin = '127.0.0.1:3'
         stream.write_all(bytes).unwrap();
         // The connection may also be reset.
         let _ = stream.read_to_end(&mut Vec::new());
-    }
-
-    #[tokio::test]
-    async fn no_site_joins_a_cluster_with_a_speculative_space() {
-        let free: Vec<TcpListener> =
-            (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> = free.iter().map(|it| it.local_addr().unwrap().port()).collect();
-        drop(free);
-        let spec = parse(&format!(
-            "[[site]]\nname = 'eu'\n[[site.node]]\nresp = '127.0.0.1:{}'\npeer = '127.0.0.1:{}'\n\
-             admin = '127.0.0.1:{}'\n[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'speculative'\n",
-            ports[0], ports[1], ports[2]
-        ));
-        let bind = || Node::bind(spec.clone(), "eu", 1, None).unwrap();
-        let error = bind().start(Some(1), None).err().unwrap().to_string();
-        assert!(error.starts_with("site eu cannot join the cluster: no site can be"), "{error}");
-        bind().start(None, None).unwrap();
     }
 
     #[tokio::test]

@@ -50,6 +50,15 @@ pub(crate) fn forgotten(id: OperationId) -> String {
     format!("ERR the operation {} is final, and its result is no longer kept", Ticket(id))
 }
 
+/// Returns the error reply about an operation that is lost with its site.
+pub(crate) fn lost(id: OperationId, site: &str) -> String {
+    format!(
+        "LOST the operation {} was invoked at site {site}, which was removed, and no other site has it, or all that it \
+         depends on; it will not be executed",
+        Ticket(id)
+    )
+}
+
 /// Returns the error reply of a site whose results differ from those of other sites.
 pub(crate) fn diverged<W: Context>(worker: &W, divergence: &Divergence) -> String {
     let space = worker.spec().spaces.speculative();

@@ -392,7 +392,7 @@ impl Scenario {
     }
 
     /// Has one worker of each site also run `creek`, with sessions that invoke weak and strong
-    /// operations. Its members do not change, so no site may be removed.
+    /// operations.
     pub fn with_speculation(mut self) -> Self {
         self.speculative = Some(SpeculativeShape::draw(&self));
         let mut random = Random::new(self.seed.wrapping_mul(86_028_157).wrapping_add(1));

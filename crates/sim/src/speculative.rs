@@ -277,6 +277,10 @@ impl SpeculativeSessions {
         if response == Response::Reached {
             return self.arrive(world, from.site.index(), request);
         }
+        if let Response::Lost { id } = response {
+            self.record.lost.push(id);
+            return self.lose(world, request);
+        }
         let is_stable = match response {
             Response::Tentative(_) => false,
             Response::Revised(_) => {
@@ -288,7 +292,7 @@ impl SpeculativeSessions {
                 true
             }
             // The sessions await no operations of others.
-            Response::Forgotten { .. } | Response::Reached => return,
+            Response::Forgotten { .. } | Response::Lost { .. } | Response::Reached => return,
             Response::Diverged(ref divergence) => {
                 self.record.problems.push(format!("{from:?} differs from others: {divergence:?}"));
                 true
@@ -311,6 +315,16 @@ impl SpeculativeSessions {
             self.sessions[index].is_open = false;
         }
         if is_stable || !waits_on {
+            self.rest(world, index);
+        }
+    }
+
+    /// Has a session start over whose past is lost.
+    fn lose(&mut self, world: &mut World, request: RequestId) {
+        world.tally.count("creek: sessions whose past was lost");
+        let waits = |session: &SimulatedSpeculativeSession| session.waits == Some(request);
+        if let Some(index) = self.sessions.iter().position(waits) {
+            self.start_over(world, index);
             self.rest(world, index);
         }
     }

@@ -190,7 +190,13 @@ impl Config {
     pub fn with_creek(mut self, jobs: usize) -> Config {
         let unistore = &self.unistore;
         let usual = solera_creek::Config::new(unistore.address, unistore.topology.clone());
-        self.creek = Some(solera_creek::Config { journal: unistore.journal, jobs, ..usual });
+        self.creek = Some(solera_creek::Config {
+            founders: unistore.founders,
+            generation: unistore.generation,
+            journal: unistore.journal,
+            jobs,
+            ..usual
+        });
         self
     }
 
@@ -260,7 +266,9 @@ impl Site {
             site.outputs.extend(started.filter_map(|output| output.widen().ok()));
         }
         if let Some(creek) = &mut site.creek {
-            // A new process records its run.
+            // Its first step needs the list. A new process records its run.
+            let start = Now { monotonic: Monotonic(0), physical: Physical(0) };
+            creek.set_members(start, site.unistore.members());
             collect(&mut site.outputs, creek);
         }
         site.note_participants();
@@ -386,6 +394,10 @@ impl Site {
             self.settle_occult(now);
         }
         self.pass_on_to_bounds(now, members);
+        if let Some(creek) = &mut self.creek {
+            creek.set_members(now, members);
+            collect(&mut self.outputs, creek);
+        }
         if let Some(trial) = &mut self.trial {
             trial.set_members(now, members);
             self.settle_trial(now);
@@ -402,7 +414,9 @@ impl Site {
     fn participants(&self) -> impl Iterator<Item = &dyn Participant> {
         let primary = self.primary.iter().map(|it| it as &dyn Participant);
         let occult = self.occult.iter().map(|it| it as &dyn Participant);
-        primary.chain(occult).chain(self.trial.iter().map(|it| it as &dyn Participant))
+        let creek = self.creek.iter().map(|it| it as &dyn Participant);
+        let trial = self.trial.iter().map(|it| it as &dyn Participant);
+        primary.chain(occult).chain(creek).chain(trial)
     }
 
     /// Reports to UniStore whether the other protocols have completed the change of the list of
@@ -528,6 +542,7 @@ impl Site {
         collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
         action(creek);
         collect(&mut self.outputs, creek);
+        self.note_participants();
     }
 
     /// Returns the result of a job to its protocol.

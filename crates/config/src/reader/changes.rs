@@ -180,8 +180,6 @@ impl ClusterSpec {
         let (kept, alone) = (self.keeps_data(), self.nodes().next().is_none());
         if alone && !kept {
             "restart it"
-        } else if self.spaces.run_speculative() && !alone {
-            "leave the list as it is: no site can be added or removed while a space has the level 'speculative'"
         } else if new.sites.len() < self.sites.len() {
             "leave all of them listed: a configuration keeps every site; 'solera site remove' removes one from the cluster"
         } else if names(self).zip(names(new)).any(|(listed, name)| listed != name) {

@@ -29,7 +29,19 @@ impl<P: Procedures> Replica<P> {
             }
             Message::Heads { heads, answer } => self.on_heads(now, from, &heads, answer),
             Message::Missing { stream, after } => self.on_missing(from, stream, after),
-            Message::Consensus(_) => {}
+            Message::Left { stages, heads, answer } => {
+                self.on_left(now, from, (stages, heads), answer);
+            }
+            Message::Join { stage } => {
+                if self.sites.joins(from, stage) {
+                    self.send(from, Message::Admitted { stage });
+                }
+            }
+            // The machine handles these.
+            Message::Consensus(_)
+            | Message::Admitted { .. }
+            | Message::Fetch { .. }
+            | Message::Piece { .. } => {}
             Message::Digest { position, digest, answer } => {
                 self.on_digest(from, position, digest, answer);
             }
@@ -60,7 +72,7 @@ impl<P: Procedures> Replica<P> {
     }
 
     /// Requests missing operations of a stream, if the site knows of any.
-    fn request(&mut self, now: Monotonic, from: SiteId, stream: StreamId) {
+    pub(super) fn request(&mut self, now: Monotonic, from: SiteId, stream: StreamId) {
         let is_own = stream.site == self.me() && stream.run >= self.run;
         if is_own || !self.config.has(Rule::RequestGaps) {
             return;
@@ -87,10 +99,11 @@ impl<P: Procedures> Replica<P> {
 
     /// Removes operations that every site has and that are committed here.
     pub(super) fn remove_done(&mut self) {
-        let others = self.config.others();
-        let (causal, order) = (&self.causal, &self.order);
+        let others = self.sites.others();
+        let (causal, order, departures) = (&self.causal, &self.order, &self.departures);
         let is_done = |request: &Request<P::Operation>| {
             causal.contains(request.id) && !order.is_tentative(request)
+                || departures.has_lost(request.id)
         };
         if self.streams.remove_done(&others, is_done) > 0 {
             self.rare(rare::REMOVED);
@@ -121,6 +134,7 @@ impl<P: Procedures> Replica<P> {
         self.remove_done();
         self.report();
         self.report_digest();
+        self.report_departures();
         self.settle(now, leads);
     }
 
@@ -139,7 +153,7 @@ impl<P: Procedures> Replica<P> {
         if heads.is_empty() {
             return;
         }
-        for site in self.config.others() {
+        for site in self.sites.others() {
             self.send(site, Message::Heads { heads: heads.clone(), answer: false });
         }
     }
@@ -151,7 +165,7 @@ impl<P: Procedures> Replica<P> {
             return;
         }
         self.comparison.note_reported(position);
-        for site in self.config.others() {
+        for site in self.sites.others() {
             self.send(site, Message::Digest { position, digest, answer: false });
         }
     }
@@ -200,10 +214,17 @@ impl<P: Procedures> Replica<P> {
     pub(crate) fn set_timer(&mut self, now: Monotonic) {
         let is_needed = self.order.tentative_len() > 0
             || self.streams.open().next().is_some()
-            || self.comparison.is_due(self.order.finals());
+            || self.comparison.is_due(self.order.finals())
+            || self.compares_departures()
+            || !self.is_filled;
         if self.next_tick.is_none() && is_needed {
             self.next_tick = Some(now.after(self.config.timing.tick));
         }
+    }
+
+    /// Returns whether a site that has to fetch data has not started its timer.
+    pub(crate) fn is_unarmed(&self) -> bool {
+        !self.is_filled && self.next_tick.is_none()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Monotonic> {

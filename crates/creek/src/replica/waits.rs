@@ -82,6 +82,20 @@ impl<R> Waits<R> {
         self.cover = Some((cast, past));
     }
 
+    /// Returns the requests that wait, each with the operation that it awaits, or with the one that
+    /// `of_past` returns for its past.
+    pub(super) fn awaited(
+        &self,
+        of_past: impl Fn(&Past) -> Option<OperationId>,
+    ) -> Vec<(RequestId, OperationId)> {
+        let awaited = |wait: &Wait<R>| match wait {
+            Wait::Await(id) | Wait::Follow(id, _) => Some(*id),
+            Wait::Past(pending) => of_past(&pending.past),
+        };
+        let all = self.requests.iter();
+        all.filter_map(|(request, wait)| Some((*request, awaited(wait)?))).collect()
+    }
+
     /// Returns whether a request awaits or follows an operation.
     pub(super) fn has(&self, id: OperationId) -> bool {
         self.operations.range(entries(id)).next().is_some()
@@ -122,7 +136,7 @@ fn pop(
 impl<P: Procedures> Replica<P> {
     /// Answers when an operation is final.
     pub(super) fn wait_for(&mut self, request: RequestId, id: OperationId) {
-        if !self.answer_if_final(request, id) {
+        if !self.answer_if_final(request, id) && !self.answer_if_lost(request, id) {
             self.waits.operations.insert((id, request));
             self.waits.requests.insert(request, Wait::Await(id));
         }
@@ -135,7 +149,7 @@ impl<P: Procedures> Replica<P> {
         id: OperationId,
         seen: Option<P::Response>,
     ) {
-        if !self.answer_if_final(request, id) {
+        if !self.answer_if_final(request, id) && !self.answer_if_lost(request, id) {
             self.waits.operations.insert((id, request));
             self.waits.requests.insert(request, Wait::Follow(id, seen));
             self.waits.unchecked.insert(request);
@@ -146,6 +160,10 @@ impl<P: Procedures> Replica<P> {
 
     /// Answers when all of a past is delivered, or final if it is a barrier.
     pub(super) fn wait_for_past(&mut self, request: RequestId, past: Past, is_barrier: bool) {
+        if let Some(id) = self.lost_of(&past) {
+            self.answer_if_lost(request, id);
+            return;
+        }
         let on = OperationId { site: self.me(), run: 0, event: 0 };
         let pending = Pending { past, is_barrier, is_delivered: false, on };
         self.advance(request, pending);

@@ -78,6 +78,7 @@ pub(crate) fn text(reply: &Response<String>) -> &str {
         Response::Stable { response, .. } => response,
         Response::Busy => "busy",
         Response::Forgotten { .. } => "forgotten",
+        Response::Lost { .. } => "lost",
         Response::Reached => "reached",
         Response::Diverged(_) => "diverged",
     }
@@ -183,7 +184,8 @@ impl Cluster {
     }
 
     pub(crate) fn give(&mut self, from: usize, to: usize, message: Message<Letters>) {
-        let input = Input::Message { from: site(from), generation: 0, message };
+        let generation = self.configs[from].generation;
+        let input = Input::Message { from: site(from), generation, message };
         let now = self.now();
         self.machines[to].handle(now, input);
         self.collect(to);

@@ -4,5 +4,6 @@ mod baselines;
 mod cluster;
 mod divergence;
 mod jobs;
+mod members;
 mod protocol;
 mod waits;

@@ -15,16 +15,27 @@ pub(crate) struct Session {
     next_at: u64,
     /// Whether it awaits the stable replies to strong operations.
     awaits_stable: bool,
+    /// Whether its site has failed, and has another generation.
+    is_closed: bool,
 }
 
 impl World {
     pub(crate) fn open_sessions(&mut self) {
-        for site in 0..self.nodes.len() {
-            for number in 0..2 + self.random.index(3) {
-                let awaits_stable = number == 0 || self.random.one_in(2);
-                self.sessions.push(Session { site, waits: None, next_at: 0, awaits_stable });
-            }
+        (0..self.nodes.len()).for_each(|site| self.open_sessions_at(site));
+    }
+
+    pub(crate) fn open_sessions_at(&mut self, site: usize) {
+        for number in 0..2 + self.random.index(3) {
+            let awaits_stable = number == 0 || self.random.one_in(2);
+            let (waits, next_at, is_closed) = (None, 0, false);
+            self.sessions.push(Session { site, waits, next_at, awaits_stable, is_closed });
         }
+    }
+
+    /// Ends the sessions of a site that has failed for good.
+    pub(crate) fn close_sessions(&mut self, site: usize) {
+        let of_site = self.sessions.iter_mut().filter(|session| session.site == site);
+        of_site.for_each(|session| session.is_closed = true);
     }
 
     /// Has each session that waits for nothing invoke its next operation.
@@ -32,14 +43,15 @@ impl World {
         for at in 0..self.sessions.len() {
             let session = &self.sessions[at];
             let site = session.site;
-            if session.waits.is_some() || self.now < session.next_at || !self.nodes[site].is_up {
+            let is_busy = session.waits.is_some() || self.now < session.next_at;
+            if is_busy || session.is_closed || !self.nodes[site].is_up {
                 continue;
             }
             let strong = self.random.chance(self.strong_percent);
             let track = self.random.one_in(4);
             let operation = Operation::random(&mut self.random);
             let request = RequestId(self.history.requests.len() as u64 + 1);
-            let issued = Issued::new(site, at, operation.clone(), strong);
+            let issued = Issued::new(self.slots[site], at, operation.clone(), strong);
             self.history.invoke(request, issued);
             self.sessions[at].waits = Some(request);
             let level = if strong { Level::Strong } else { Level::Weak };
@@ -83,7 +95,9 @@ impl World {
     }
 
     pub(crate) fn waiting_sessions(&self) -> usize {
-        let lives = |session: &&Session| !self.nodes[session.site].is_dead;
+        let lives = |session: &&Session| {
+            !session.is_closed && self.living().any(|(site, _)| site == session.site)
+        };
         self.sessions.iter().filter(lives).filter(|session| session.waits.is_some()).count()
     }
 

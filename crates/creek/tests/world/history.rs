@@ -90,6 +90,8 @@ pub(crate) struct History {
     pub(crate) stable: Vec<(OperationId, u64, Response)>,
     /// Sites and pasts of barriers, with the number of final operations when they were reached.
     pub(crate) barriers: Vec<(usize, Past, u64)>,
+    /// Operations that sites have dropped, or reported to clients as lost.
+    pub(crate) lost: BTreeSet<OperationId>,
     /// Revised responses.
     pub(crate) revised: Vec<(RequestId, Claimed)>,
     pub(crate) violations: Vec<String>,
@@ -101,6 +103,14 @@ impl History {
         let seen = (0..sites).map(|_| Seen::default()).collect();
         let (committed, counts) = (vec![VecDeque::new(); sites], vec![0; sites]);
         History { seen, committed, counts, ..History::default() }
+    }
+
+    /// Begins the part of another generation of a site.
+    pub(crate) fn open_slot(&mut self) -> usize {
+        self.seen.push(Seen::default());
+        self.committed.push(VecDeque::new());
+        self.counts.push(0);
+        self.seen.len() - 1
     }
 
     /// Notes that a site has recovered: all committed operations are final.
@@ -133,6 +143,11 @@ impl History {
                 }
             }
             Event::Committed(id) => self.committed[site].push_back(id),
+            Event::Lost(id) => drop(self.lost.insert(id)),
+            Event::Filled(position) => {
+                self.committed[site].clear();
+                self.counts[site] = position;
+            }
             Event::Final { position, id, digest } => {
                 let committed = self.committed[site].pop_front();
                 if committed != Some(id) {

@@ -299,12 +299,24 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Every operation with a reply is in the final order. Sites in `dead` may have taken weak ones
-    /// with them.
-    pub(crate) fn judge_rest(&mut self, dead: &[usize]) {
+    /// What is lost is in no final order, had no stable response, and belongs to a site that
+    /// `has_left`.
+    pub(crate) fn judge_lost(&mut self, has_left: impl Fn(OperationId) -> bool) {
+        for id in &self.history.lost {
+            let is_final = self.positions.contains_key(id);
+            let is_stable = self.issued(*id).is_some_and(|(_, issued)| issued.stable.is_some());
+            if is_final || is_stable || !has_left(*id) {
+                self.violations.push(format!("{id} was called lost"));
+            }
+        }
+    }
+
+    /// Every operation with a reply is in the final order. Sites that `may_lose` an operation may
+    /// have taken weak ones with them.
+    pub(crate) fn judge_rest(&mut self, may_lose: impl Fn(OperationId) -> bool) {
         for issued in self.history.requests.values() {
             let Some(id) = issued.id else { continue };
-            let replied = issued.first.is_some() && !dead.contains(&issued.site);
+            let replied = issued.first.is_some() && !may_lose(id);
             let is_final = self.positions.contains_key(&id);
             if (replied || issued.stable.is_some()) && !is_final {
                 self.violations.push(format!("{id} had a reply and is not in the final order"));

@@ -2,6 +2,7 @@
 //! clients.
 
 mod ambush;
+mod changes;
 mod clients;
 mod history;
 mod judge;
@@ -15,12 +16,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_creek::{Config, Digest, Executor, Output, Past, Rule};
+use solera_creek::{Config, Digest, Event, Executor, OperationId, Output, Past, Rule};
 use solera_machine::{Address, Input, RequestId, Topology};
 use solera_random::Random;
 use solera_time::SiteId;
 
 use self::ambush::Ambush;
+use self::changes::Changes;
 use self::clients::Session;
 use self::history::History;
 use self::judge::Judge;
@@ -46,6 +48,8 @@ pub(crate) struct Shape {
     pub(crate) ambush: bool,
     /// Whether clients wait for operations of others, and for pasts.
     pub(crate) observes: bool,
+    /// Whether sites leave and join.
+    pub(crate) changes: bool,
     pub(crate) without: Option<Rule>,
 }
 
@@ -88,6 +92,9 @@ pub(crate) struct World {
     observed: u64,
     /// Operations that each site had delivered when its last reply was made.
     pasts: Vec<Past>,
+    changes: Option<Changes>,
+    /// The part of the history of each site's present generation.
+    slots: Vec<usize>,
 }
 
 impl World {
@@ -99,6 +106,7 @@ impl World {
                 true => world.lie_in_ambush(),
                 false => world.fail(),
             }
+            world.change();
             world.invoke();
             world.observe();
             world.step();
@@ -108,6 +116,7 @@ impl World {
             node.down_until = 0;
         }
         while world.now < FAULTY + REST && !world.unfinished().is_empty() {
+            world.change();
             world.step();
         }
         world.report()
@@ -162,24 +171,37 @@ impl World {
             observed: 0,
             pasts: vec![Past::default(); shape.sites],
             dies_at: shape.dies.then(|| 500 + random.below(1_400)),
+            changes: shape.changes.then(|| World::draw_changes(&mut random, shape.sites)),
+            slots: (0..shape.sites).collect(),
             random,
         }
+    }
+
+    fn draw_changes(random: &mut Random, sites: usize) -> Changes {
+        let first = random.index(sites);
+        let mut victims = vec![first];
+        if sites == 5 && random.one_in(2) {
+            victims.push((first + 1 + random.index(4)) % 5);
+        }
+        Changes::new(sites, victims, 200 + random.below(600), 1 + random.index(3))
     }
 
     /// Carries out a millisecond.
     fn step(&mut self) {
         self.now += 1;
-        while let Some((from, to, message)) = self.network.next(self.now) {
-            if self.nodes[to].is_up {
+        while let Some(((from, generation), (to, receiver), message)) = self.network.next(self.now)
+        {
+            // A site has connections of its own generation alone.
+            if self.nodes[to].is_up && self.nodes[to].generation() == receiver {
                 let from = Address { site: SiteId(from as u8), worker: 0 };
-                let input = Input::Message { from, generation: 0, message };
+                let input = Input::Message { from, generation, message };
                 self.nodes[to].handle(self.now, input);
             }
         }
         for site in 0..self.nodes.len() {
             if self.nodes[site].restart(self.now, &mut self.random) {
                 *self.history.rare.entry("world: a process was restarted").or_default() += 1;
-                self.history.recovered(site);
+                self.history.recovered(self.slots[site]);
                 self.note_finals(site);
             }
             if self.nodes[site].is_up {
@@ -199,7 +221,9 @@ impl World {
             match output {
                 Output::<Lists>::Send { to, message } => {
                     let receiver = to.site.index();
-                    if !self.network.send(self.now, site, receiver, &message) {
+                    let [from, to] =
+                        [site, receiver].map(|site| (site, self.nodes[site].generation()));
+                    if !self.network.send(self.now, from, to, &message) {
                         let name = message.name();
                         self.history.violations.push(format!("site {site} sends a bad {name}"));
                     }
@@ -212,12 +236,19 @@ impl World {
                         self.show(request, response, last);
                         continue;
                     }
-                    self.history.reply(site, request, response);
+                    self.history.reply(self.slots[site], request, response);
                     self.replied(request, last);
                 }
-                Output::<Lists>::Trace(event) => self.history.traced(site, event),
+                Output::<Lists>::Trace(event) => {
+                    self.history.traced(self.slots[site], event.clone());
+                    if matches!(event, Event::Filled(_)) {
+                        self.note_finals(site);
+                    }
+                }
                 Output::<Lists>::Job { job, work } => {
-                    let end = self.now + self.random.below(if self.is_slow { 60 } else { 6 });
+                    // While the world comes to rest, the backlog of slow jobs has to go.
+                    let is_slow = self.is_slow && self.network.is_faulty;
+                    let end = self.now + self.random.below(if is_slow { 60 } else { 6 });
                     self.nodes[site].begin_job(end, job, work);
                 }
                 Output::<Lists>::Ask { question, .. } => match question {},
@@ -236,14 +267,24 @@ impl World {
         (0..self.nodes.len()).filter(|site| self.nodes[*site].is_dead).collect()
     }
 
+    /// Returns the sites that take part and have not failed for good.
+    fn living(&self) -> impl Iterator<Item = (usize, &Node)> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter(|(site, node)| !node.is_dead && self.takes_part(*site))
+    }
+
     /// Returns why the world is not at rest.
     fn unfinished(&self) -> Vec<String> {
         let mut reasons = Vec::new();
-        let living = self.nodes.iter().enumerate().filter(|(_, node)| !node.is_dead);
         let mut statuses = Vec::new();
-        for (site, node) in living {
+        if self.is_changing() {
+            reasons.push("a site leaves or joins".to_owned());
+        }
+        // What a site may lack is kept until the site is removed.
+        let are_all_here = self.dead().iter().all(|site| !self.takes_part(*site));
+        for (site, node) in self.living() {
             let status = node.machine.status();
-            let is_kept = status.kept > 0 && self.dead().is_empty();
+            let is_kept = status.kept > 0 && are_all_here;
             let is_open = status.tentative > 0 || status.finals < status.committed || is_kept;
             if !node.is_up || !node.pending.is_empty() || is_open {
                 reasons.push(format!("site {site} is busy: {status:?}"));
@@ -269,7 +310,7 @@ impl World {
         let machine = &self.nodes[site].machine;
         let finals = machine.status().finals;
         for (back, (id, digest)) in (0..).zip(machine.history().rev()) {
-            self.history.became_final(site, finals - back, id, digest);
+            self.history.became_final(self.slots[site], finals - back, id, digest);
         }
     }
 
@@ -279,9 +320,12 @@ impl World {
         let mut judge = Judge::new(&self.history);
         judge.judge();
         if unfinished.is_empty() {
-            judge.judge_rest(&self.dead());
+            let dead = self.dead();
+            let has_left = |id: OperationId| self.has_left(id.site.index(), id.run >> 32);
+            judge.judge_rest(|id| dead.contains(&id.site.index()) || has_left(id));
+            judge.judge_lost(has_left);
             let expected = judge.last_state().0.clone();
-            for node in self.nodes.iter().filter(|node| !node.is_dead) {
+            for (_, node) in self.living() {
                 let registers = node.machine.final_registers();
                 let found: BTreeMap<Key, _> =
                     registers.into_iter().map(|(key, list)| (key[0], list)).collect();

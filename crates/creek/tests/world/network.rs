@@ -10,8 +10,11 @@ use super::procedures::Operation;
 
 type Message = solera_creek::Message<Operation>;
 
+/// A site with its generation.
+type Party = (usize, u32);
+
 /// Sender, receiver and content.
-pub(crate) type Sent = (usize, usize, Message);
+pub(crate) type Sent = (Party, Party, Message);
 
 pub(crate) struct Network {
     random: Random,
@@ -37,12 +40,12 @@ impl Network {
     }
 
     /// Sends a message at a time in milliseconds. Returns whether it is valid.
-    pub(crate) fn send(&mut self, now: u64, from: usize, to: usize, message: &Message) -> bool {
-        let address = |site: usize| Address { site: SiteId(site as u8), worker: 0 };
+    pub(crate) fn send(&mut self, now: u64, from: Party, to: Party, message: &Message) -> bool {
+        let address = |(site, _): Party| Address { site: SiteId(site as u8), worker: 0 };
         if !message.validate(address(from), address(to), &self.topology) {
             return false;
         }
-        if self.is_cut(now, from, to) || self.is_faulty && self.random.one_in(25) {
+        if self.is_cut(now, from.0, to.0) || self.is_faulty && self.random.one_in(25) {
             return true;
         }
         let copies = if self.is_faulty && self.random.one_in(25) { 2 } else { 1 };

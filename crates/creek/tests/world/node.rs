@@ -6,6 +6,7 @@ use solera_creek::{
     Checkpoint, Config, Creek, Done, Executor, Job, Output, Past, Recovery, Response, Tentative,
 };
 use solera_machine::{Input, Job as _, JobId, Machine, Now};
+use solera_membership::{Members, Participant};
 use solera_random::Random;
 use solera_time::{Monotonic, Physical};
 
@@ -38,6 +39,8 @@ pub(crate) struct Node {
     offset: u64,
     pub(crate) skew: u64,
     pub(crate) restarts: usize,
+    /// The last list of sites that the site knows, if it has changed.
+    list: Option<Members>,
 }
 
 impl Node {
@@ -58,7 +61,24 @@ impl Node {
             offset: random.below(1_000_000),
             skew: random.below(10_000),
             restarts: 0,
+            list: None,
         }
+    }
+
+    /// Returns the configuration of the next generation of the site.
+    pub(crate) fn next_generation(&self, generation: u32) -> Config {
+        Config { generation, ..self.config.clone() }
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.config.generation
+    }
+
+    /// Passes a list of sites to the machine. The list is durable.
+    pub(crate) fn set_members(&mut self, now: u64, list: Members) {
+        self.machine.set_members(self.reading(now), &list);
+        self.list = Some(list);
+        self.collect();
     }
 
     /// Reads the clocks at a time in milliseconds.
@@ -180,6 +200,9 @@ impl Node {
         self.is_up = true;
         self.offset = random.below(1_000_000);
         self.restarts += 1;
+        if let Some(list) = &self.list {
+            self.machine.set_members(self.reading(now), list);
+        }
         self.collect();
         true
     }

@@ -50,7 +50,7 @@ impl World {
             }
         }
         let site = self.watch.index(self.nodes.len());
-        if !self.nodes[site].is_up || !self.watch.one_in(15) {
+        if !self.serves(site) || !self.watch.one_in(15) {
             return;
         }
         let recent = self.history.invoked.len().min(20);
@@ -103,6 +103,14 @@ impl World {
                 // Operations without effect have no response; all others are kept.
                 is_right &= id == awaited && self.history.ids.get(&id) == Some(&None);
             }
+            (Wait::Await(awaited) | Wait::Follow(awaited, _), Reply::Lost { id }) => {
+                is_right &= id == awaited;
+                self.history.lost.insert(id);
+            }
+            (Wait::Attach(past) | Wait::Barrier(past), Reply::Lost { id }) => {
+                is_right &= past.lasts().any(|last| last == id);
+                self.history.lost.insert(id);
+            }
             (Wait::Follow(id, seen), Reply::Revised(tentative)) => {
                 is_right &= tentative.id == Some(id) && seen.as_ref() != Some(&tentative.response);
                 let claimed = Claimed {
@@ -119,7 +127,8 @@ impl World {
             }
             (Wait::Attach(past), Reply::Reached) => self.visit(site, past),
             (Wait::Barrier(past), Reply::Reached) => {
-                self.history.barriers.push((site, past, self.history.counts[site]));
+                let slot = self.slots[site];
+                self.history.barriers.push((slot, past, self.history.counts[slot]));
             }
             _ => is_right = false,
         }
@@ -130,13 +139,13 @@ impl World {
 
     /// Invokes an operation whose reply must show a past.
     fn visit(&mut self, site: usize, past: Past) {
-        if !self.nodes[site].is_up || !self.network.is_faulty {
+        if !self.serves(site) || !self.network.is_faulty {
             return;
         }
         let strong = self.watch.one_in(3);
         let operation = Operation::random(&mut self.watch);
         let request = RequestId(self.history.requests.len() as u64 + 1);
-        let mut issued = Issued::new(site, GUEST, operation.clone(), strong);
+        let mut issued = Issued::new(self.slots[site], GUEST, operation.clone(), strong);
         issued.past = past;
         self.history.invoke(request, issued);
         let level = if strong { Level::Strong } else { Level::Weak };
@@ -156,10 +165,14 @@ impl World {
         }
         let finals: BTreeSet<OperationId> =
             self.history.finals.values().map(|(id, _)| *id).collect();
-        let is_final = |observer: &&Observer| match &observer.wait {
-            Wait::Await(id) | Wait::Follow(id, _) => finals.contains(id),
-            Wait::Attach(past) | Wait::Barrier(past) => past.lasts().all(|id| finals.contains(&id)),
+        // Clients learn that something is lost, too.
+        let is_over =
+            |id: OperationId| finals.contains(&id) || self.has_left(id.site.index(), id.run >> 32);
+        let is_answered = |observer: &&Observer| match &observer.wait {
+            Wait::Await(id) | Wait::Follow(id, _) => is_over(*id),
+            Wait::Attach(past) | Wait::Barrier(past) => past.lasts().all(is_over),
         };
-        self.observers.values().filter(is_final).count()
+        let lives = |observer: &&Observer| self.living().any(|(site, _)| site == observer.site);
+        self.observers.values().filter(lives).filter(is_answered).count()
     }
 }

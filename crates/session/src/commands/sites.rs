@@ -79,9 +79,6 @@ impl Wanted {
     /// # Errors
     /// The error reply.
     fn may_be_made(&self, worker: &impl Context) -> Result<(), String> {
-        if let Some(reason) = worker.spec().spaces.why_sites_are_fixed() {
-            return Err(format!("ERR {reason}"));
-        }
         if worker.spec().nodes().next().is_none() {
             return Err("ERR the sites of a single process cannot be removed or added one by one"
                 .to_owned());

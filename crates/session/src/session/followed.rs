@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::ClientSession;
 use crate::context::{Context, FromSpeculative, ToSpeculative};
 use crate::returned::write_returned;
-use crate::ticket::{Ticket, diverged, forgotten};
+use crate::ticket::{Ticket, diverged, forgotten, lost};
 
 /// Time limit of one request to the site's machine. Requests that wait longer are repeated.
 pub(super) const ROUND: Duration = Duration::from_secs(4);
@@ -142,6 +142,7 @@ async fn next_result<W: Context>(
             Response::Revised(revised) => Later::Revised(revised.response),
             Response::Stable { response, .. } => Later::Stable(response),
             Response::Forgotten { .. } => Later::Failed(forgotten(id)),
+            Response::Lost { .. } => Later::Failed(lost(id, worker.site_name(id.site))),
             Response::Diverged(divergence) => Later::Failed(diverged(&*worker, &divergence)),
             _ => return None,
         };

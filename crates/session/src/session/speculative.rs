@@ -15,7 +15,7 @@ use super::queue::{Queue, Runner, Work};
 use crate::context::{Context, FromSpeculative, SPECULATIVE_WORKER, ToSpeculative, Unreachable};
 use crate::plan::{KeyOp, Plan};
 use crate::returned::Invoked;
-use crate::ticket::{Ticket, diverged, forgotten};
+use crate::ticket::{Ticket, diverged, forgotten, lost};
 
 /// Time for which a strong command waits for its final place.
 const STRONG_PATIENCE: Duration = Duration::from_secs(10);
@@ -164,6 +164,9 @@ impl<W: Context> ClientSession<W> {
                     return Ok(Some(Final { returned, operation }));
                 }
                 Some((Response::Forgotten { .. }, _)) => return Err(forgotten(id)),
+                Some((Response::Lost { .. }, _)) => {
+                    return Err(lost(id, self.worker.site_name(id.site)));
+                }
                 None => {}
                 Some((other, _)) => return Err(self.unexpected(&other)),
             }
@@ -433,6 +436,14 @@ impl<W: Context> ClientSession<W> {
             let round = left.map_or(ROUND, |left| left.min(ROUND));
             match self.wait_speculative(command, round).await? {
                 Some((Response::Reached, _)) => return Ok(()),
+                Some((Response::Lost { id }, _)) => {
+                    return Err(format!(
+                        "LOST the session or its token has seen operations of space '{}' that were lost with site {}, \
+                         which was removed; continue without the token",
+                        self.speculative_space(),
+                        self.worker.site_name(id.site)
+                    ));
+                }
                 None => {}
                 Some((other, _)) => return Err(self.unexpected(&other)),
             }

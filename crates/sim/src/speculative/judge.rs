@@ -1,13 +1,14 @@
 //! Conditions that must hold at the end, and the history for the checker.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use solera_checker::speculative::{
     self as checker, History, Operation, Origin, Procedure, Report, Strength,
 };
 use solera_creek::{OperationId, RegisterKey};
+use solera_membership::SiteStatus;
 
-use super::record::{Invocation, Issued, Shown, known};
+use super::record::{Invocation, Issued, Shown, known, run_of, site_in};
 use super::{SpeculativeSessions, member};
 use crate::world::creeks::last_finals;
 use crate::world::{SiteState, World};
@@ -19,7 +20,9 @@ impl SpeculativeSessions {
         if self.shape.is_none() || !self.has_majority(world) {
             return texts;
         }
-        let all_up = self.up(world).len() == self.sites;
+        let members = self.members(world);
+        let up = self.up(world);
+        let all_up = members.iter().all(|site| up.contains(site));
         let mut counts: Vec<(u64, u64)> = Vec::new();
         for (at, creek) in world.creeks() {
             let status = creek.status();
@@ -38,7 +41,39 @@ impl SpeculativeSessions {
     }
 
     fn has_majority(&self, world: &World) -> bool {
-        2 * self.up(world).len() > self.sites
+        let (members, up) = (self.members(world), self.up(world));
+        2 * members.iter().filter(|site| up.contains(site)).count() > members.len()
+    }
+
+    /// Returns the sites that are not removed.
+    fn members(&self, world: &World) -> Vec<usize> {
+        let is_removed = |site: usize| {
+            let status = world.site_status(site).map(|(status, _)| status);
+            status.is_some_and(|status| status != SiteStatus::Member)
+        };
+        (0..self.sites).filter(|site| !is_removed(*site)).collect()
+    }
+
+    /// Returns the generations of sites that are lost for good, with the sites.
+    fn destroyed(&self, world: &World) -> Vec<(usize, u32)> {
+        let of_site = |site: usize| {
+            let present = world.generation(site);
+            let is_lost = world.state(site) == SiteState::Destroyed;
+            (0..present + u32::from(is_lost)).map(move |generation| (site, generation))
+        };
+        (0..self.sites).flat_map(of_site).collect()
+    }
+
+    /// Returns operations that were called lost and are final, or whose sites are not lost.
+    fn wrongly_lost(&self, world: &World) -> Vec<String> {
+        let destroyed = self.destroyed(world);
+        let finals: BTreeSet<OperationId> = self.record.finals.values().copied().collect();
+        let is_wrong = |id: &&OperationId| {
+            let site = (id.site.index(), run_of(id.run).0);
+            finals.contains(*id) || !destroyed.contains(&site)
+        };
+        let wrong = self.record.lost.iter().filter(is_wrong);
+        wrong.map(|id| format!("{id} was called lost")).collect()
     }
 
     /// Returns the problems found.
@@ -53,6 +88,7 @@ impl SpeculativeSessions {
             problems.extend(registers_differ(world));
         }
         problems.extend(self.too_early());
+        problems.extend(self.wrongly_lost(world));
         let history = self.history(world);
         problems.extend(checker::check(&history).into_iter().map(|found| found.to_string()));
         problems
@@ -69,9 +105,10 @@ impl SpeculativeSessions {
             operations: seen.chain(own).collect(),
             order: positions.map(|id| known(*id)).collect(),
             reports: record.shown.iter().filter_map(|shown| self.report(shown)).collect(),
-            destroyed: (0..self.sites)
-                .filter(|site| world.state(*site) == SiteState::Destroyed)
-                .map(|site| site as u32)
+            destroyed: self
+                .destroyed(world)
+                .into_iter()
+                .map(|(site, generation)| site_in(site, generation))
                 .collect(),
             unsettled: !self.has_majority(world),
             acyclic: false,
@@ -84,8 +121,9 @@ impl SpeculativeSessions {
     fn operation(&self, issued: &Issued) -> Option<Operation> {
         let Invocation { session, site, incarnation, strong, procedure } = &issued.invocation;
         // A number of its own if the site has invoked nothing else.
-        let run = self.run(*site, *incarnation).unwrap_or(u32::MAX - *incarnation as u32);
-        let local = || Origin::Local { site: *site as u32, run };
+        let own = (*site as u32, u32::MAX - *incarnation as u32);
+        let (of, run) = self.run(*site, *incarnation).unwrap_or(own);
+        let local = || Origin::Local { site: of, run };
         let origin = match issued.id {
             Some(id) => Origin::Broadcast(known(id)),
             None => (!issued.replies.is_empty()).then(local)?,
@@ -100,16 +138,19 @@ impl SpeculativeSessions {
         })
     }
 
-    /// Returns the run of an incarnation; `None` if the site has invoked nothing.
-    fn run(&self, site: usize, incarnation: u64) -> Option<u32> {
-        self.record.runs.get(&(site, incarnation)).map(|run| *run as u32)
+    /// Returns the site and the run of an incarnation, as the checker names them; `None` if the
+    /// site has invoked nothing.
+    fn run(&self, site: usize, incarnation: u64) -> Option<(u32, u32)> {
+        let (generation, run) = run_of(*self.record.runs.get(&(site, incarnation))?);
+        Some((site_in(site, generation), run))
     }
 
     /// Returns a committed list for the checker, which needs the run.
     fn report(&self, shown: &Shown) -> Option<Report> {
+        let (site, run) = self.run(shown.site, shown.incarnation)?;
         Some(Report {
-            site: shown.site as u32,
-            run: self.run(shown.site, shown.incarnation)?,
+            site,
+            run,
             at: shown.at,
             from: shown.from as usize,
             operations: shown.operations.iter().copied().map(known).collect(),

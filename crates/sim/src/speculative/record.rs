@@ -59,6 +59,8 @@ pub(super) struct Record {
     pub(super) shown: Vec<Shown>,
     /// Final operations by position, as the first site showed them.
     pub(super) finals: BTreeMap<u64, OperationId>,
+    /// Operations that a site has dropped, or reported to clients as lost.
+    pub(super) lost: Vec<OperationId>,
     committed: Vec<Committed>,
     pub(super) problems: Vec<String>,
 }
@@ -161,6 +163,7 @@ impl Record {
             }
             Response::Busy
             | Response::Forgotten { .. }
+            | Response::Lost { .. }
             | Response::Reached
             | Response::Diverged(_) => return None,
         };
@@ -190,6 +193,11 @@ impl Record {
                 if !committed.all.insert(id) {
                     self.problems.push(format!("site {site} commits {id} again"));
                 }
+            }
+            Event::Lost(id) => self.lost.push(id),
+            Event::Filled(position) => {
+                let all = self.finals.range(..=position).map(|(_, id)| *id).collect();
+                self.committed[site] = Committed { all, rest: VecDeque::new() };
             }
             Event::Final { position, id, digest } => {
                 if self.committed[site].rest.pop_front() != Some(id) {
@@ -234,6 +242,7 @@ fn is_last(response: &Response<Returned>, strong: bool, last: bool) -> bool {
         Response::Stable { .. }
         | Response::Busy
         | Response::Forgotten { .. }
+        | Response::Lost { .. }
         | Response::Reached => true,
         // The client of a site that stops may get the same reply several times.
         Response::Diverged(_) => last,
@@ -243,8 +252,23 @@ fn is_last(response: &Response<Returned>, strong: bool, last: bool) -> bool {
     }
 }
 
+/// Number by which the checker's names of a site's successive generations differ.
+const GENERATION: u32 = 100;
+
+/// Returns the name of a generation of a site for the checker, to which another generation is
+/// another site.
+pub(super) fn site_in(site: usize, generation: u32) -> u32 {
+    site as u32 + GENERATION * generation
+}
+
+/// Returns the generation and the number of a run for the checker.
+pub(super) fn run_of(run: u64) -> (u32, u32) {
+    ((run >> 32) as u32, run as u32)
+}
+
 /// Returns an id as the checker names it.
 pub(super) fn known(id: OperationId) -> solera_checker::speculative::OperationId {
-    let (site, run) = (id.site.index() as u32, id.run as u32);
+    let (generation, run) = run_of(id.run);
+    let site = site_in(id.site.index(), generation);
     solera_checker::speculative::OperationId { site, run, event: id.event }
 }

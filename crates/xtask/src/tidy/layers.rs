@@ -86,7 +86,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         "solera-creek",
         "creek",
         Layer::Protocols,
-        &["solera-consensus", "solera-machine", "solera-time"],
+        &["solera-consensus", "solera-machine", "solera-membership", "solera-time"],
         &["solera-random"],
     ),
     // Experimental.

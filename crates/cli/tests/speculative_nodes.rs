@@ -1,0 +1,264 @@
+//! A space of level `speculative` whose sites are processes: they are killed, stopped, removed, and
+//! join without data.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, Write};
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use common::{Folder, Inline, Node, SOLERA, eventually, free_ports, solera, text, wait_until};
+
+const SITES: [&str; 3] = ["eu", "us", "ap"];
+const SPACE: &str = "[[space]]\nname = 'stock'\nprefix = 's:'\nlevel = 'speculative'\n";
+
+struct Plan {
+    port: u16,
+    folder: Folder,
+}
+
+impl Plan {
+    /// Starts three sites of one node each.
+    async fn start() -> (Plan, Vec<Node>) {
+        let plan = Plan { port: free_ports(&["127.0.0.1"]), folder: Folder::new() };
+        let mut file = format!("f = 1\n{SPACE}");
+        for (site, name) in SITES.iter().enumerate() {
+            let [resp, peer, admin] = [0, 1, 2].map(|purpose| plan.at(site, purpose));
+            file += &format!(
+                "[[site]]\nname = '{name}'\n[[site.node]]\nresp = '{resp}'\npeer = '{peer}'\n\
+                 admin = '{admin}'\n"
+            );
+        }
+        plan.folder.file("solera.toml", &file);
+        let nodes: Vec<Node> = (0..3).map(|site| plan.run(site, &[])).collect();
+        for node in &nodes {
+            eventually(node, async || node.is_ready() && node.reaches_all()).await;
+        }
+        (plan, nodes)
+    }
+
+    fn at(&self, site: usize, purpose: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port + 3 * site as u16 + purpose))
+    }
+
+    fn run(&self, site: usize, more: &[&str]) -> Node {
+        let mut command = Command::new(SOLERA);
+        command.args(["serve", "--site", SITES[site], "--config"]);
+        command.arg(self.folder.join("solera.toml"));
+        command.arg("--data").arg(self.folder.join(SITES[site])).args(more);
+        Node::start(&mut command, self.at(site, 0), self.at(site, 2))
+    }
+
+    fn client(&self, site: usize) -> Inline {
+        Inline::at(self.at(site, 0))
+    }
+
+    /// Runs `solera site` at the first site.
+    fn site(&self, arguments: &[&str]) {
+        let at = self.at(0, 0).to_string();
+        let done = solera(&[&["site"], arguments, &["--at", &at]].concat());
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    }
+}
+
+/// Returns a field of a reply that lists fields and values.
+fn field(reply: &str, name: &str) -> String {
+    let words: Vec<&str> = reply.split(' ').collect();
+    let at = words.iter().position(|word| *word == name).expect(reply);
+    words[at + 1].trim_start_matches(':').to_owned()
+}
+
+/// Waits until these sites have executed the same operations in the same order.
+fn agree(plan: &Plan, sites: &[usize]) {
+    wait_until("the sites have the same final operations", || {
+        let states: Vec<String> =
+            sites.iter().map(|site| plan.client(*site).ask("SOLERA.STATE stock")).collect();
+        let of = |name: &str| states.iter().map(|state| field(state, name)).collect::<Vec<_>>();
+        let same = |name: &str| of(name).windows(2).all(|two| two[0] == two[1]);
+        same("final") && same("digest") && of("tentative").iter().all(|it| it == "0")
+    });
+}
+
+/// Sends a command to a node that may fail. Returns `None` if there is no reply.
+fn try_ask(client: &mut Option<Inline>, at: SocketAddr, line: &str) -> Option<String> {
+    if client.is_none() {
+        let stream = std::net::TcpStream::connect(at).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+        *client = Some(Inline(std::io::BufReader::new(stream)));
+    }
+    let Inline(stream) = client.as_mut()?;
+    let sent = stream.get_mut().write_all(format!("{line}\r\n").as_bytes()).is_ok();
+    let is_open = sent && stream.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
+    if !is_open {
+        *client = None;
+        return None;
+    }
+    client.as_mut().map(Inline::reply)
+}
+
+/// Calls strong and weak operations at a site until `end` is set, and reports the tickets.
+fn load(at: SocketAddr, end: &AtomicBool, tickets: &Sender<String>) {
+    let mut client = None;
+    while !end.load(Ordering::Relaxed) {
+        try_ask(&mut client, at, "INCRBY s:n 3");
+        match try_ask(&mut client, at, "SOLERA.CALL STRONG INCRBY s:n 1") {
+            Some(called) if called.starts_with("ticket") => {
+                tickets.send(field(&called, "ticket")).unwrap();
+            }
+            _ => thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Fetches the stable results of tickets, each at the site to which its turn falls, as long as the
+/// clients make tickets.
+fn collect(
+    addresses: [SocketAddr; 3],
+    tickets: mpsc::Receiver<String>,
+) -> BTreeMap<String, String> {
+    let mut clients = [None, None, None];
+    let mut results = BTreeMap::new();
+    for (turn, ticket) in (0..).zip(tickets) {
+        let mut site: usize = turn % 3;
+        let result = loop {
+            let line = format!("SOLERA.STABLE {ticket} 2000");
+            match try_ask(&mut clients[site], addresses[site], &line) {
+                Some(result) if !result.starts_with('-') => break result,
+                // The site is stopped or killed, or cut off.
+                _ => site = (site + 1) % 3,
+            }
+        };
+        results.insert(ticket, result);
+    }
+    results
+}
+
+fn leader(plan: &Plan, site: usize) -> usize {
+    let name = field(&plan.client(site).ask("SOLERA.STATE stock"), "leader");
+    SITES.iter().position(|it| *it == name).unwrap_or(site)
+}
+
+/// Leaders are stopped and killed under load. A replay of the log gives each stable result.
+#[tokio::test]
+async fn stable_results_are_those_of_the_log_though_leaders_stop_and_die() {
+    let (plan, mut nodes) = Plan::start().await;
+    let end = Arc::new(AtomicBool::new(false));
+    let addresses = [0, 1, 2].map(|site| plan.at(site, 0));
+    let (sender, tickets) = mpsc::channel();
+    let loads = addresses.map(|at| {
+        let (end, sender) = (Arc::clone(&end), sender.clone());
+        thread::spawn(move || load(at, &end, &sender))
+    });
+    drop(sender);
+    let collector = thread::spawn(move || collect(addresses, tickets));
+    for round in 0..4 {
+        thread::sleep(Duration::from_millis(300));
+        let leads = leader(&plan, round % 3);
+        if round % 2 == 0 {
+            nodes[leads].signal("-STOP");
+            // The others elect another leader meanwhile.
+            let other = (leads + 1) % 3;
+            wait_until("another leader", || leader(&plan, other) != leads);
+            nodes[leads].signal("-CONT");
+        } else {
+            nodes[leads].kill();
+            nodes[leads] = plan.run(leads, &[]);
+        }
+        for node in &nodes {
+            eventually(node, async || node.is_ready()).await;
+        }
+    }
+    end.store(true, Ordering::Relaxed);
+    loads.into_iter().for_each(|load| load.join().unwrap());
+    let results = collector.join().unwrap();
+    agree(&plan, &[0, 1, 2]);
+    let mut client = plan.client(1);
+    let count: usize = field(&client.ask("SOLERA.STATE stock"), "final").parse().unwrap();
+    let (mut value, mut found) = (0, 0);
+    for position in 1..=count {
+        let entry = client.ask(&format!("SOLERA.LOG stock {position} 1"));
+        let words: Vec<&str> = entry.split(' ').collect();
+        assert_eq!(words[0], format!(":{position}"), "{entry}");
+        value += words.get(5).map_or(0, |by| by.parse::<i64>().unwrap());
+        if let Some(result) = results.get(words[1]) {
+            assert_eq!(*result, format!(":{value}"), "{entry}");
+            found += 1;
+        }
+    }
+    assert!(found == results.len() && found > 20, "{found} of {}", results.len());
+    assert_eq!(client.ask("GET s:n"), value.to_string());
+}
+
+/// A site fails for good, with operations that no other site has. It is removed, and joins again
+/// without data, while the others serve.
+#[tokio::test]
+async fn a_site_that_failed_is_removed_and_joins_again() {
+    let (plan, mut nodes) = Plan::start().await;
+    let [mut eu, mut ap] = [0, 2].map(|site| plan.client(site));
+    assert_eq!(eu.ask("SET s:a first"), "+OK");
+    assert_eq!(ap.ask("SADD s:set x y"), ":2");
+    assert_eq!(ap.ask("SOLERA.BARRIER 20000"), "+OK");
+    // Only the site itself has what it does while the others are down.
+    nodes[..2].iter_mut().for_each(|node| node.kill());
+    let lost = ap.ask("SOLERA.CALL TRACK WEAK SET s:lost 1");
+    let lost = field(&lost, "ticket");
+    let token = ap.ask("SOLERA.TOKEN");
+    nodes[2].kill();
+    for (site, node) in nodes[..2].iter_mut().enumerate() {
+        *node = plan.run(site, &[]);
+    }
+    for node in &nodes[..2] {
+        eventually(node, async || node.is_ready()).await;
+    }
+    plan.site(&["remove", "ap", "--force"]);
+    let [mut eu, mut us] = [0, 1].map(|site| plan.client(site));
+    assert_eq!(eu.ask("SOLERA.CALL INCR s:n"), ":1");
+    let answer = us.ask(&format!("SOLERA.STABLE {lost}"));
+    let expected = format!("-LOST the operation {lost} was invoked at site ap");
+    assert!(answer.starts_with(&expected), "{answer}");
+    let answer = us.ask(&format!("SOLERA.ATTACH {token}"));
+    assert!(answer.starts_with("-LOST"), "{answer}");
+    agree(&plan, &[0, 1]);
+
+    fs::remove_dir_all(plan.folder.join("ap")).unwrap();
+    plan.site(&["add", "ap"]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let counted = Arc::new(Mutex::new(0));
+    let writer = {
+        let (stop, counted, at) = (Arc::clone(&stop), Arc::clone(&counted), plan.at(1, 0));
+        thread::spawn(move || {
+            let mut us = Inline::at(at);
+            while !stop.load(Ordering::Relaxed) {
+                assert!(us.ask("SOLERA.CALL INCR s:m").starts_with(':'));
+                *counted.lock().unwrap() += 1;
+            }
+        })
+    };
+    nodes[2] = plan.run(2, &["--join", "1"]);
+    eventually(&nodes[2], async || nodes[2].is_ready()).await;
+    stop.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    agree(&plan, &[0, 1, 2]);
+    let mut ap = plan.client(2);
+    assert_eq!(ap.ask("MGET s:a s:n s:lost"), "first 1 nil");
+    assert_eq!(ap.ask("SMEMBERS s:set"), "x y");
+    assert_eq!(ap.ask("GET s:m"), counted.lock().unwrap().to_string());
+    let again = ap.ask("SOLERA.CALL STRONG INCR s:n");
+    let ticket = field(&again, "ticket");
+    assert_eq!(eu.ask(&format!("SOLERA.STABLE {ticket} 20000")), ":2");
+    // It survives a restart, and the failure of another site.
+    nodes[2].kill();
+    nodes[2] = plan.run(2, &[]);
+    eventually(&nodes[2], async || nodes[2].is_ready()).await;
+    nodes[0].kill();
+    let mut ap = plan.client(2);
+    assert_eq!(ap.ask("SOLERA.CALL INCR s:n"), ":3");
+    agree(&plan, &[1, 2]);
+}

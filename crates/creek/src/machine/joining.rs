@@ -1,0 +1,218 @@
+//! Transfer of a member's data to a site that joins.
+//!
+//! The joining site first waits until all members know that it joins, so that none of them removes
+//! anything that it may lack. Then it fetches the data of one of them, as of one moment, piece by
+//! piece. Later operations and decisions reach it as they reach any other site.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use solera_machine::{Machine, Now};
+use solera_time::{Monotonic, SiteId};
+
+use super::{Creek, Loading};
+use crate::checkpoint::{Checkpoint, PartOf};
+use crate::config::Rule;
+use crate::message::{Message, Transfer};
+use crate::object::Procedures;
+use crate::rare;
+use crate::record::Record;
+
+/// Approximate size of a piece in bytes.
+const PIECE: usize = 1 << 20;
+
+/// Number of registers or operations in a part.
+const KEYS: usize = 16;
+
+/// Number of intervals without an answer after which the site turns to another donor.
+const PATIENCE: u32 = 25;
+
+/// A joining site that lacks data.
+#[derive(Debug, Default)]
+pub(crate) struct Joining {
+    /// The members that know that the site joins, with this stage.
+    admitted: (u64, BTreeSet<SiteId>),
+    fetching: Option<Fetching>,
+    /// Number of transfers that the site has begun in this run.
+    transfers: u64,
+    /// When the last request left.
+    asked: Option<Monotonic>,
+}
+
+#[derive(Debug)]
+struct Fetching {
+    donor: SiteId,
+    transfer: Transfer,
+    /// Encoded parts that have arrived.
+    parts: Vec<Vec<u8>>,
+    /// Number of the next piece.
+    next: u64,
+    /// When the last piece arrived, or the transfer began.
+    heard: Monotonic,
+}
+
+/// A transfer at the donor.
+pub(crate) struct Donation<P: Procedures> {
+    transfer: Transfer,
+    checkpoint: Checkpoint<P>,
+    /// Number of the last piece, and its parts.
+    piece: u64,
+    parts: Vec<Vec<u8>>,
+}
+
+/// Transfers at a donor, by joining site.
+pub(crate) type Donations<P> = BTreeMap<SiteId, Donation<P>>;
+
+impl<P: Procedures> Creek<P> {
+    /// Requests what a joining site lacks, or repeats the request.
+    pub(crate) fn join(&mut self, now: Monotonic) {
+        let retry = self.replica.config.timing.retry;
+        let Some(stage) = self.replica.sites.own_joining_stage() else { return };
+        let Some(joining) = &mut self.joining else { return };
+        if joining.asked.is_some_and(|at| now < at.after(retry)) {
+            return;
+        }
+        joining.asked = Some(now);
+        if joining.admitted.0 != stage {
+            *joining = Joining { admitted: (stage, BTreeSet::new()), ..std::mem::take(joining) };
+        }
+        let members: Vec<SiteId> = self.replica.sites.members().collect();
+        let strangers = members.iter().filter(|site| !joining.admitted.1.contains(site));
+        let strangers: Vec<SiteId> = strangers.copied().collect();
+        let must_wait = self.replica.config.has(Rule::AdmitFirst);
+        if !strangers.is_empty() && (must_wait || joining.fetching.is_none() && members.len() > 1) {
+            for site in &strangers {
+                self.replica.send(*site, Message::Join { stage });
+            }
+            if must_wait {
+                return;
+            }
+        }
+        let is_silent =
+            |it: &Fetching| now >= it.heard.after(retry * PATIENCE) || !members.contains(&it.donor);
+        if joining.fetching.as_ref().is_none_or(is_silent) {
+            if joining.fetching.is_some() {
+                self.replica.rare(rare::NEXT_DONOR);
+            }
+            let Some(donor) = members.get(joining.transfers as usize % members.len().max(1)) else {
+                return;
+            };
+            joining.transfers += 1;
+            let transfer = Transfer { run: self.replica.run, number: joining.transfers };
+            let (donor, parts) = (*donor, Vec::new());
+            joining.fetching = Some(Fetching { donor, transfer, parts, next: 0, heard: now });
+        }
+        self.fetch();
+    }
+
+    /// Requests the next piece.
+    fn fetch(&mut self) {
+        let fetching = self.joining.as_ref().and_then(|joining| joining.fetching.as_ref());
+        if let Some(Fetching { donor, transfer, next, .. }) = fetching {
+            let message = Message::Fetch { transfer: *transfer, piece: *next };
+            self.replica.send(*donor, message);
+        }
+    }
+
+    pub(crate) fn on_admitted(&mut self, now: Monotonic, from: SiteId, stage: u64) {
+        let Some(joining) = &mut self.joining else { return };
+        if joining.admitted.0 == stage && joining.admitted.1.insert(from) {
+            joining.asked = None;
+            self.join(now);
+        }
+    }
+
+    /// Sends a piece to a joining site.
+    pub(crate) fn on_fetch(&mut self, from: SiteId, transfer: Transfer, piece: u64) {
+        let replica = &self.replica;
+        let is_donor = replica.is_filled && replica.sites.is_member(replica.config.me());
+        let differs = replica.divergence().is_some_and(|it| it.is_stopped);
+        if !is_donor || differs || !replica.sites.joining().iter().any(|(site, _)| *site == from) {
+            return;
+        }
+        let is_new = self.donations.get(&from).is_none_or(|it| it.transfer != transfer);
+        if is_new && piece == 0 {
+            let checkpoint = Checkpoint::for_other();
+            let mut donation = Donation { transfer, checkpoint, piece, parts: Vec::new() };
+            self.compose(&mut donation);
+            self.donations.insert(from, donation);
+        }
+        let Some(mut donation) = self.donations.remove(&from) else { return };
+        if piece == donation.piece + 1 && !donation.checkpoint.is_complete() {
+            donation.piece = piece;
+            self.compose(&mut donation);
+        }
+        if donation.transfer == transfer && donation.piece == piece {
+            let (parts, last) = (donation.parts.clone(), donation.checkpoint.is_complete());
+            self.replica.send(from, Message::Piece { transfer, piece, parts, last });
+        }
+        self.donations.insert(from, donation);
+    }
+
+    /// Composes the next piece of a transfer.
+    fn compose(&self, donation: &mut Donation<P>) {
+        donation.parts.clear();
+        let mut bytes = 0;
+        while bytes < PIECE
+            && let Some(part) = donation.checkpoint.next(&self.replica, &self.consensus, KEYS)
+        {
+            let mut encoded = Vec::new();
+            Self::encode_part(&part, &mut encoded);
+            bytes += encoded.len();
+            donation.parts.push(encoded);
+        }
+    }
+
+    pub(crate) fn on_piece(
+        &mut self,
+        now: Now,
+        (transfer, piece): (Transfer, u64),
+        parts: Vec<Vec<u8>>,
+        last: bool,
+    ) {
+        let Some(joining) = &mut self.joining else { return };
+        let Some(fetching) = &mut joining.fetching else { return };
+        if fetching.transfer != transfer || fetching.next != piece {
+            return;
+        }
+        fetching.parts.extend(parts);
+        fetching.next += 1;
+        fetching.heard = now.monotonic;
+        joining.asked = Some(now.monotonic);
+        if !last {
+            return self.fetch();
+        }
+        let parts = std::mem::take(&mut fetching.parts);
+        if parts.iter().any(|part| PartOf::<P>::decode(part).is_err()) {
+            // A donor of another version has sent it. Another donor may be older.
+            joining.fetching = None;
+            return;
+        }
+        for part in &parts {
+            self.replica.record(&Record::Fetched(part.clone()));
+        }
+        self.replica.record(&Record::Filled);
+        let emitted = self.replica.outputs();
+        self.take_over(&parts).expect("all parts were decoded");
+        // Loading is no step of the protocol.
+        self.replica.truncate_outputs(emitted);
+        self.replica.begin_filled();
+    }
+
+    /// Begins with the data of another site.
+    pub(crate) fn take_over(&mut self, parts: &[Vec<u8>]) -> Result<(), String> {
+        let mut loading = Loading::of_other();
+        for part in parts {
+            let part = PartOf::<P>::decode(part).map_err(|error| error.to_string())?;
+            loading.take(self, part);
+        }
+        self.note_filled();
+        loading.end(&mut self.replica);
+        Ok(())
+    }
+
+    /// Notes that the site has the data of another one.
+    pub(crate) fn note_filled(&mut self) {
+        self.joining = None;
+        self.replica.is_filled = true;
+    }
+}

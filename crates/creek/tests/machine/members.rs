@@ -1,0 +1,228 @@
+//! Sites that leave and join.
+
+use solera_creek::{Command, Creek, Level, Message, OperationId, Response, Transfer};
+use solera_machine::RequestId;
+use solera_membership::{Change, Gap, Members, Participant};
+use solera_time::{SiteId, Timestamp};
+
+use crate::cluster::{Cluster, Letters, Text};
+
+/// The gap of a site that has written nothing in spaces of other levels.
+const GAP: Gap = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
+
+fn id(site: u8, event: u64) -> OperationId {
+    OperationId { site: SiteId(site), run: 1, event }
+}
+
+fn changed(list: &Members, site: u8, change: Change) -> Members {
+    list.changed(SiteId(0), SiteId(site), change).unwrap()
+}
+
+impl Cluster {
+    fn set_members(&mut self, at: usize, list: &Members) {
+        let now = self.now();
+        self.machines[at].set_members(now, list);
+        self.collect(at);
+    }
+
+    /// Lets time pass at some sites, which receive each other's messages.
+    fn rest_of(&mut self, sites: &[usize]) {
+        for _ in 0..120 {
+            self.millis += 20;
+            sites.iter().for_each(|site| self.tick(*site));
+            let sent = std::mem::replace(&mut self.sent, Cluster::nothing(self.machines.len()));
+            for (from, receivers) in sent.into_iter().enumerate() {
+                for (to, messages) in receivers.into_iter().enumerate() {
+                    if sites.contains(&from) && sites.contains(&to) {
+                        messages.into_iter().for_each(|message| self.give(from, to, message));
+                    }
+                }
+            }
+        }
+    }
+
+    fn has_completed(&self, sites: &[usize]) -> bool {
+        sites.iter().all(|site| self.machines[*site].has_completed_removals())
+    }
+
+    /// Starts a site anew, without data, in another generation.
+    fn replace(&mut self, at: usize, generation: u32) {
+        self.configs[at].generation = generation;
+        (self.journals[at], self.parts[at]) = (Vec::new(), Vec::new());
+        self.machines[at] = Creek::new(self.configs[at].clone(), Text);
+        self.collect(at);
+    }
+
+    /// Returns the pieces that a site has sent to another one.
+    fn pieces(&mut self, from: usize, to: usize) -> Vec<Message<Letters>> {
+        let sent = std::mem::take(&mut self.sent[from][to]);
+        sent.into_iter().filter(|message| matches!(message, Message::Piece { .. })).collect()
+    }
+}
+
+fn only(replies: Vec<&Response<String>>) -> Response<String> {
+    assert_eq!(replies.len(), 1, "{replies:?}");
+    replies[0].clone()
+}
+
+/// Three sites with some final operations, of which the last one is removed.
+fn without_one() -> (Cluster, Members) {
+    let mut cluster = Cluster::of(3, |_| {});
+    cluster.append(0, 'a', Level::Strong);
+    cluster.append(2, 'b', Level::Weak);
+    cluster.rest();
+    let leaving = changed(&Members::new(3), 2, Change::Remove);
+    (0..2).for_each(|site| cluster.set_members(site, &leaving));
+    cluster.rest_of(&[0, 1]);
+    assert!(cluster.has_completed(&[0, 1]));
+    let gone = leaving.closed(SiteId(2), GAP);
+    (0..2).for_each(|site| cluster.set_members(site, &gone));
+    (cluster, gone)
+}
+
+#[test]
+fn members_keep_what_one_of_them_has_of_a_site_that_leaves() {
+    let mut cluster = Cluster::of(3, |_| {});
+    cluster.append(2, 'a', Level::Weak);
+    let strong = cluster.append(2, 'b', Level::Strong);
+    cluster.deliver(2, 1);
+    let awaited = cluster.command(0, Command::Await { id: id(2, 2) });
+    let leaving = changed(&Members::new(3), 2, Change::Remove);
+    cluster.set_members(0, &leaving);
+    assert!(!cluster.has_completed(&[0]));
+    // The other site has not learned of the removal.
+    cluster.rest_of(&[0, 1]);
+    assert!(!cluster.has_completed(&[0]));
+    cluster.set_members(1, &leaving);
+    cluster.rest_of(&[0, 1]);
+    assert!(cluster.has_completed(&[0, 1]));
+    assert!(matches!(only(cluster.replies_to(awaited)), Response::Stable { .. }));
+    assert!(cluster.finals(0).contains(&id(2, 1).to_string()));
+    assert_eq!(cluster.finals(0), cluster.finals(1));
+    assert_eq!(cluster.machines[0].status().kept, 0);
+    assert_eq!(cluster.replies_to(strong).len(), 1, "it was removed");
+}
+
+#[test]
+fn operations_are_lost_if_no_member_has_their_context() {
+    let mut cluster = Cluster::of(4, |_| {});
+    cluster.append(3, 'a', Level::Weak);
+    cluster.deliver(3, 2);
+    cluster.append(2, 'b', Level::Weak);
+    cluster.append(2, 'c', Level::Strong);
+    cluster.deliver(2, 0);
+    let seen = cluster.machines[2].past();
+    let waiting: Vec<RequestId> = [
+        Command::Await { id: id(2, 1) },
+        Command::Follow { id: id(2, 2), seen: None },
+        Command::Await { id: id(3, 1) },
+        Command::Attach { past: seen.clone() },
+        Command::Barrier { past: seen },
+        Command::Await { id: id(2, 9) },
+    ]
+    .map(|command| cluster.command(0, command))
+    .to_vec();
+    let list = changed(&changed(&Members::new(4), 2, Change::Remove), 3, Change::Remove);
+    (0..2).for_each(|site| cluster.set_members(site, &list));
+    assert!(waiting.iter().all(|request| cluster.replies_to(*request).is_empty()));
+    cluster.rest_of(&[0, 1]);
+    assert!(cluster.has_completed(&[0, 1]));
+    for request in waiting {
+        assert!(matches!(only(cluster.replies_to(request)), Response::Lost { .. }));
+    }
+    let late = cluster.command(1, Command::Await { id: id(2, 1) });
+    assert_eq!(only(cluster.replies_to(late)), Response::Lost { id: id(2, 1) });
+    // Others go on, and keep nothing of it.
+    let strong = cluster.append(1, 'd', Level::Strong);
+    cluster.rest_of(&[0, 1]);
+    assert_eq!(cluster.replies_to(strong).len(), 2);
+    assert_eq!([0, 1].map(|site| cluster.machines[site].status().kept), [0, 0]);
+    assert_eq!([0, 1].map(|site| cluster.finals(site).len()), [1, 1]);
+    // They compare their streams again when the removals are complete, and after a restart.
+    let gone = list.closed(SiteId(2), GAP).closed(SiteId(3), GAP);
+    (0..2).for_each(|site| cluster.set_members(site, &gone));
+    cluster.restart(1);
+    cluster.set_members(1, &gone);
+    let waiting = cluster.command(1, Command::Await { id: id(2, 1) });
+    cluster.rest_of(&[0, 1]);
+    assert_eq!(only(cluster.replies_to(waiting)), Response::Lost { id: id(2, 1) });
+}
+
+#[test]
+fn a_site_joins_with_the_data_of_a_member() {
+    let (mut cluster, gone) = without_one();
+    let joining = changed(&gone, 2, Change::Add);
+    cluster.replace(2, 1);
+    cluster.set_members(2, &joining);
+    let early = cluster.append(2, 'x', Level::Weak);
+    assert_eq!(only(cluster.replies_to(early)), Response::Busy);
+    cluster.set_members(0, &joining);
+    cluster.rest_of(&[0, 1, 2]);
+    assert!(!cluster.machines[2].is_filled(), "one of the members does not know that it joins");
+    cluster.set_members(1, &joining);
+    let meanwhile = cluster.append(1, 'c', Level::Strong);
+    cluster.rest_of(&[0, 1, 2]);
+    assert_eq!(cluster.replies_to(meanwhile).len(), 2);
+    assert!(cluster.machines[2].is_filled());
+    assert_eq!(cluster.finals(2), cluster.finals(0));
+    // A restart keeps the data, before and after a checkpoint.
+    for saved in [false, true] {
+        if saved {
+            cluster.write_checkpoint(2, 2);
+        }
+        cluster.restart(2);
+        cluster.set_members(2, &joining);
+        cluster.rest_of(&[0, 1, 2]);
+        assert!(cluster.machines[2].is_filled());
+        assert_eq!(cluster.finals(2), cluster.finals(0));
+    }
+    let joined = joining.joined(SiteId(2), Timestamp(3));
+    (0..3).for_each(|site| cluster.set_members(site, &joined));
+    let own = cluster.append(2, 'd', Level::Strong);
+    cluster.rest_of(&[0, 1, 2]);
+    let Response::Stable { id, response, .. } = cluster.replies_to(own)[1].clone() else {
+        panic!("{:?}", cluster.replies_to(own))
+    };
+    assert_eq!((id.run >> 32, &*response), (1, "abcd"));
+    assert!((0..3).all(|site| cluster.finals(site) == cluster.finals(0)));
+    assert!((0..3).all(|site| cluster.machines[site].status().kept == 0));
+}
+
+#[test]
+fn a_transfer_that_loses_messages_or_its_donor_goes_on() {
+    let (mut cluster, gone) = without_one();
+    let joining = changed(&gone, 2, Change::Add);
+    cluster.replace(2, 1);
+    (0..3).for_each(|site| cluster.set_members(site, &joining));
+    let run = (1 << 32) + 1;
+    let fetch = |number, piece| Message::Fetch { transfer: Transfer { run, number }, piece };
+    // A repeated request is answered with the same piece, a former transfer or a later piece not.
+    cluster.give(2, 0, fetch(1, 0));
+    let first = cluster.pieces(0, 2);
+    cluster.give(2, 0, fetch(1, 0));
+    assert_eq!(cluster.pieces(0, 2), first);
+    cluster.give(2, 0, fetch(1, 7));
+    cluster.give(2, 0, fetch(2, 1));
+    assert_eq!(cluster.pieces(0, 2), []);
+    // The first donor is silent.
+    cluster.millis += 200;
+    cluster.tick(2);
+    let sent = std::mem::replace(&mut cluster.sent, Cluster::nothing(3));
+    for (to, sent) in sent[2].iter().enumerate().take(2) {
+        let join = sent.iter().find(|it| matches!(it, Message::Join { .. })).unwrap();
+        cluster.give(2, to, join.clone());
+        cluster.deliver(to, 2);
+    }
+    let asks = |cluster: &Cluster, to: usize| {
+        cluster.sent[2][to].iter().any(|message| matches!(message, Message::Fetch { .. }))
+    };
+    assert!(asks(&cluster, 0) && !asks(&cluster, 1));
+    for _ in 0..40 {
+        cluster.millis += 200;
+        cluster.tick(2);
+    }
+    assert!(asks(&cluster, 1), "it turns to the next donor");
+    cluster.rest_of(&[0, 1, 2]);
+    assert!(cluster.machines[2].is_filled());
+    assert_eq!(cluster.finals(2), cluster.finals(0));
+}
