@@ -3,8 +3,10 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use common::{Folder, Inline, Up, eventually, http, ok, solera, text, wait_until};
+use solera::{Error, Value};
 use solera_node::hash_password;
 
 /// Configuration with two workers per site, of which one runs the space.
@@ -403,6 +405,39 @@ fn operations_survive_a_restart() {
     agree(&mut clients);
     assert_eq!(clients[2].ask("MGET s:0 s:1 s:2 s:n s:m"), "3 3 3 3 3");
     assert_eq!(clients[2].ask("DBSIZE"), ":5");
+}
+
+/// The Rust client's handle of an operation outlives the connection, and the servers.
+#[tokio::test]
+async fn a_handle_waits_for_its_operation_after_a_restart_and_at_other_sites() {
+    let folder = Folder::new();
+    let file = folder.file("s.toml", SPACES);
+    let data = folder.at("data");
+    let arguments =
+        ["--config", file.to_str().unwrap(), "--data", data.to_str().unwrap(), "--wan", "none"];
+    let mut up = Up::start(&arguments);
+    let mut client = up.client(1).await;
+    let long = Some(Duration::from_secs(60));
+    let mut known = client.call_strong(&["INCR", "s:n"]).await.unwrap();
+    assert_eq!(known.stable(&mut client, long).await.unwrap(), Value::Integer(1));
+    ok(&up.fault(&["cut", "1", "2"]));
+    ok(&up.fault(&["cut", "1", "3"]));
+    let mut operation = client.track_strong(&["INCR", "s:n"]).await.unwrap();
+    assert_eq!(operation.tentative().unwrap(), Value::Integer(2));
+    let late = operation.stable(&mut client, Some(Duration::from_millis(50))).await.unwrap_err();
+    assert_eq!(late.code(), Some("TIMEOUT"), "{late}");
+    up.kill();
+    let lost = operation.stable(&mut client, long).await.unwrap_err();
+    assert!(matches!(lost, Error::Interrupted { .. }), "{lost:?}");
+    let up = Up::again(up.port, &arguments);
+    client.reconnect().await.unwrap();
+    assert_eq!(operation.stable(&mut client, long).await.unwrap(), Value::Integer(2));
+    let ticket = operation.ticket().unwrap();
+    for site in 1..=3 {
+        let found = up.client(site).await.stable(ticket, long).await;
+        assert_eq!(found.unwrap(), Value::Integer(2));
+    }
+    assert_eq!(known.stable(&mut client, long).await.unwrap(), Value::Integer(1));
 }
 
 /// While the leader is stopped, others take strong operations, and every stable reply is what the

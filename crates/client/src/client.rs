@@ -221,6 +221,11 @@ impl Client {
         Ok(&self.declared)
     }
 
+    /// Returns the present connection.
+    pub(crate) fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
     /// Returns the shortest time that a reply took on this connection.
     pub(crate) fn round_trip(&self) -> Duration {
         self.connection.round_trip

@@ -9,6 +9,7 @@ use solera_resp::{ReplyParser, Value, encode_command};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::error::Error;
+use crate::pushes::Pushes;
 
 /// A bidirectional byte stream.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -23,6 +24,8 @@ pub(crate) struct Connection {
     pub(crate) timeout: Option<Duration>,
     /// Shortest time that a reply took.
     pub(crate) round_trip: Duration,
+    /// Inboxes of the pushes that arrive between replies.
+    pub(crate) pushes: Pushes,
     /// Whether the caller has stopped waiting for a reply that is still outstanding.
     late: bool,
     stream: Box<dyn Stream>,
@@ -38,6 +41,7 @@ impl Connection {
             site: None,
             timeout: None,
             round_trip: Duration::MAX,
+            pushes: Pushes::default(),
             late: false,
             stream: Box::new(stream),
             parser: ReplyParser::default(),
@@ -71,7 +75,7 @@ impl Connection {
         // If the caller stops waiting, it drops this future. The next command must not take the
         // late reply for its own.
         self.late = true;
-        let Connection { stream, parser, input, output, .. } = self;
+        let Connection { stream, parser, input, output, pushes, .. } = self;
         let (mut read, mut write) = tokio::io::split(stream);
         let sending = async {
             write.write_all(output).await?;
@@ -83,7 +87,7 @@ impl Connection {
         let receiving = async {
             let mut replies = Vec::with_capacity(count);
             for _ in 0..count {
-                replies.push(reply(&mut read, parser, input).await?);
+                replies.push(reply(&mut read, parser, input, pushes).await?);
             }
             Ok(replies)
         };
@@ -91,6 +95,20 @@ impl Connection {
         let ((), replies) = bounded(self.timeout, both).await?;
         self.late = false;
         Ok(replies)
+    }
+
+    /// Waits for the next push and takes it. Dropping the future loses nothing.
+    pub(crate) async fn take_push(&mut self) -> Result<(), Error> {
+        if self.late {
+            return Err(Error::Connection(NotConnected.into()));
+        }
+        match next_value(&mut self.stream, &mut self.parser, &mut self.input).await? {
+            Value::Push(push) => {
+                self.pushes.take(push);
+                Ok(())
+            }
+            _ => Err(Error::Protocol("a reply without a command".to_owned())),
+        }
     }
 
     /// Returns whether nothing unexpected has arrived, not even the end of the connection.
@@ -104,7 +122,23 @@ impl Connection {
     }
 }
 
+/// Waits for a reply, and takes the pushes before it.
 async fn reply(
+    stream: &mut (impl AsyncRead + Unpin),
+    parser: &mut ReplyParser,
+    input: &mut Vec<u8>,
+    pushes: &mut Pushes,
+) -> Result<Value, Error> {
+    loop {
+        match next_value(stream, parser, input).await? {
+            Value::Push(push) => pushes.take(push),
+            value => return Ok(value),
+        }
+    }
+}
+
+/// Waits for a reply or a push. Dropping the future loses nothing.
+async fn next_value(
     stream: &mut (impl AsyncRead + Unpin),
     parser: &mut ReplyParser,
     input: &mut Vec<u8>,
@@ -113,10 +147,9 @@ async fn reply(
         let parsed = parser.next(input).map_err(|error| Error::Protocol(error.to_string()))?;
         if let Some((value, length)) = parsed {
             input.drain(..length);
-            if !matches!(value, Value::Push(_)) {
-                return Ok(value);
-            }
-        } else if stream.read_buf(input).await? == 0 {
+            return Ok(value);
+        }
+        if stream.read_buf(input).await? == 0 {
             return Err(Error::Connection(std::io::ErrorKind::UnexpectedEof.into()));
         }
     }

@@ -3,12 +3,26 @@ use std::fmt;
 use solera_resp::Value;
 use solera_spaces::failure::transaction_to_ask_for;
 
+use crate::ticket::Ticket;
+
 /// Reason why a call failed.
 #[derive(Debug)]
 pub enum Error {
     /// The connection could not be opened, or broke. Whether the last command took effect is
     /// unknown.
     Connection(std::io::Error),
+    /// The connection broke while the client waited for results of an operation of a speculative
+    /// space. The operation goes on. After [`Client::reconnect`](crate::Client::reconnect), or at
+    /// another site, [`Client::stable`](crate::Client::stable) waits for its final result.
+    Interrupted {
+        /// Name of the operation, which stays valid.
+        ticket: Ticket,
+        /// Reason why the connection broke.
+        error: std::io::Error,
+    },
+    /// The operation of a speculative space has no final result: a weak operation that only reads
+    /// has no place in the order.
+    Unordered,
     /// The other side does not speak RESP.
     Protocol(String),
     /// The server returned an error. Its code is the first word, such as `WRONGTYPE`, `TIMEOUT` or
@@ -89,6 +103,14 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Connection(error) => write!(f, "the connection failed: {error}"),
+            Error::Interrupted { ticket, error } => write!(
+                f,
+                "the connection failed while the client waited for operation {ticket}: {error}; the operation goes on, \
+                 and its ticket is valid on new connections to any site"
+            ),
+            Error::Unordered => f.write_str(
+                "a weak operation that only reads has no place in the order, and no final result",
+            ),
             Error::Protocol(reason) => write!(f, "the server does not speak RESP: {reason}"),
             Error::Server { code, message } => write!(f, "{code} {message}"),
             Error::Aborted { key, attempts: 1 } => {

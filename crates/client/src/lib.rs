@@ -30,6 +30,9 @@ mod endpoint;
 mod error;
 pub mod ipa;
 pub mod mixed;
+mod pushes;
+pub mod speculative;
+mod ticket;
 mod transaction;
 
 pub use client::{Client, Token};

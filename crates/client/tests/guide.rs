@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
-use solera::Client;
 use solera::mixed::{Spaces, System};
+use solera::speculative::Ticket;
 use solera::typed::{Handle, Space};
+use solera::{Client, Value};
 use solera_embedded::{ClusterSpec, Embedded, Overrides};
 use solera_language::compile::compile;
 use solera_mixt::binding::Module;
@@ -48,6 +50,10 @@ level = 'linearizable'
 name = 'carts'
 prefix = 'cart:'
 level = 'pcpsi'
+[[space]]
+name = 'seats'
+prefix = 'seats:'
+level = 'speculative'
 ";
     let spaces = include_str!("../../../tests/groups.toml").to_owned() + more;
     Embedded::with(ClusterSpec::parse("guide", &spaces, Overrides::default()).unwrap()).unwrap()
@@ -88,6 +94,31 @@ async fn a_closure_runs_in_a_transaction_of_level_pcpsi() -> Result<(), Box<dyn 
         })
         .await?;
     assert_eq!(total, 15);
+    Ok(())
+}
+
+#[tokio::test]
+async fn operations_have_tentative_and_final_results() -> Result<(), Box<dyn Error>> {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await?;
+    client.set("seats:flight", "3").await?;
+
+    let seconds = Duration::from_secs(10);
+    let mut sale = client.call_strong(&["DECRBY", "seats:flight", "1"]).await?;
+    let shown = sale.tentative()?;
+    let left = sale.stable(&mut client, Some(seconds)).await?;
+    assert_eq!((shown, left), (Value::Integer(2), Value::Integer(2)));
+
+    let mut sale = client.track_strong(&["DECRBY", "seats:flight", "1"]).await?;
+    while let Some(revision) = sale.next_revision(&mut client).await? {
+        println!("now {:?} are left", revision.result());
+    }
+    let sent = sale.ticket().map(ToString::to_string);
+    let ticket = sent.as_deref().map(Ticket::from).ok_or("a strong operation has a ticket")?;
+
+    let mut elsewhere = cluster.client(1).await?;
+    let left = elsewhere.stable(&ticket, Some(seconds)).await?;
+    assert_eq!(left, Value::Integer(1));
     Ok(())
 }
 
