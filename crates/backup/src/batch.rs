@@ -11,6 +11,10 @@ const BATCH_COMMANDS: usize = 256;
 const BATCH_BYTES: usize = 256 * 1024;
 /// Maximal number of elements or fields that one command adds.
 const COMMAND_ITEMS: usize = 512;
+/// Approximate number of commands, and of bytes, of one operation of a space of level
+/// `speculative`. Each site keeps the last 10,000 operations, so long ones would fill its memory.
+const OPERATION_COMMANDS: usize = 64;
+const OPERATION_BYTES: usize = 16 * 1024;
 
 type Words = Vec<Vec<u8>>;
 
@@ -22,6 +26,9 @@ pub(crate) struct Batch {
     /// Commands that set a key of level `pcpsi`. Such a key is written at its home, so these are
     /// written many at a time.
     together: Vec<Words>,
+    /// Commands on keys of level `speculative`. Several of them are one operation, which has its
+    /// place in the order by one agreement if it is strong.
+    speculative: Vec<Words>,
     /// Keys of type `counter`, which only increments and decrements change, and their values.
     counters: Vec<(Vec<u8>, i64)>,
     bytes: usize,
@@ -30,8 +37,8 @@ pub(crate) struct Batch {
 impl Batch {
     /// Creates an empty batch. `replaces` is whether the cluster may hold keys already.
     pub(crate) fn new(replaces: bool) -> Batch {
-        let (commands, together, counters) = (Vec::new(), Vec::new(), Vec::new());
-        Batch { replaces, commands, together, counters, bytes: 0 }
+        let (commands, together, speculative) = (Vec::new(), Vec::new(), Vec::new());
+        Batch { replaces, commands, together, speculative, counters: Vec::new(), bytes: 0 }
     }
 
     /// Adds an entry; `space` is the space of its key in the cluster.
@@ -44,19 +51,23 @@ impl Batch {
             return self.counters.push((entry.key, number));
         }
         let is_of_occult = space.is_some_and(SpaceInfo::is_of_occult);
+        let is_speculative = space.is_some_and(SpaceInfo::is_speculative);
         for command in commands(entry) {
             self.bytes += command.iter().map(Vec::len).sum::<usize>();
-            match is_of_occult && command[0] == b"SET" {
-                true => self.together.push(command),
-                false => self.commands.push(command),
+            if is_speculative {
+                self.speculative.push(command);
+            } else if is_of_occult && command[0] == b"SET" {
+                self.together.push(command);
+            } else {
+                self.commands.push(command);
             }
         }
     }
 
     /// Returns whether the batch should be sent before more is added.
     pub(crate) fn is_full(&self) -> bool {
-        let count = self.commands.len() + self.together.len() + self.counters.len();
-        count >= BATCH_COMMANDS || self.bytes >= BATCH_BYTES
+        let commands = self.commands.len() + self.together.len() + self.speculative.len();
+        commands + self.counters.len() >= BATCH_COMMANDS || self.bytes >= BATCH_BYTES
     }
 
     /// Sends everything, and empties the batch.
@@ -64,10 +75,11 @@ impl Batch {
     /// # Errors
     /// The cluster rejects a command, or is lost. A part of the batch may be restored.
     pub(crate) async fn send(&mut self, client: &mut Client) -> Result<(), ScanError> {
-        let Batch { commands, together, counters, .. } =
+        let Batch { commands, together, speculative, counters, .. } =
             std::mem::replace(self, Batch::new(self.replaces));
         let mut all = commands;
         all.extend(joined(together));
+        all.extend(operations(speculative));
         let current = match self.replaces {
             true => values(client, &counters).await?,
             false => vec![0; counters.len()],
@@ -142,20 +154,50 @@ fn joined(sets: Vec<Words>) -> Option<Words> {
     Some(std::iter::once(first).chain(pairs).collect())
 }
 
+/// Returns commands as operations of a space of level `speculative`, each between MULTI and EXEC.
+fn operations(commands: Vec<Words>) -> Vec<Words> {
+    let (mut all, mut count, mut bytes) = (Vec::new(), 0, 0);
+    let begin = || vec![b"MULTI".to_vec()];
+    let end = || vec![b"EXEC".to_vec()];
+    for command in commands {
+        let more: usize = command.iter().map(Vec::len).sum();
+        if count > 0 && (count == OPERATION_COMMANDS || bytes + more > OPERATION_BYTES) {
+            all.push(end());
+            (count, bytes) = (0, 0);
+        }
+        if count == 0 {
+            all.push(begin());
+        }
+        all.push(command);
+        (count, bytes) = (count + 1, bytes + more);
+    }
+    if count > 0 {
+        all.push(end());
+    }
+    all
+}
+
 /// Runs commands, and returns their replies.
 ///
 /// # Errors
-/// A command fails, or the cluster is lost.
+/// A command fails, also one between MULTI and EXEC, or the cluster is lost.
 async fn run(client: &mut Client, commands: &[Words]) -> Result<Vec<Value>, ScanError> {
     let borrowed: Vec<Vec<&[u8]>> =
         commands.iter().map(|command| command.iter().map(Vec::as_slice).collect()).collect();
     let replies = client.pipeline(&borrowed).await?;
-    for reply in &replies {
-        if let Value::Error(text) = reply {
-            return Err(Error::server(text).into());
-        }
+    match replies.iter().find_map(error_of) {
+        Some(text) => Err(Error::server(text).into()),
+        None => Ok(replies),
     }
-    Ok(replies)
+}
+
+/// Returns the first error of a reply, which may be that of EXEC.
+fn error_of(reply: &Value) -> Option<&str> {
+    match reply {
+        Value::Error(text) => Some(text),
+        Value::Array(replies) => replies.iter().find_map(error_of),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -206,5 +248,43 @@ mod tests {
         ] {
             assert_eq!(pushed(text, space), (1, Vec::new()), "{text}");
         }
+    }
+
+    #[test]
+    fn commands_of_a_speculative_space_are_grouped_into_operations() {
+        let space = SpaceInfo { protocol_number: 5, ..SpaceInfo::default() };
+        let mut batch = Batch::new(false);
+        let mut push = |key: &str, content: Content| {
+            let entry = Entry { key: key.into(), continued: false, content };
+            batch.push(entry, Some(&space));
+        };
+        push("n", Content::String(b"7".to_vec()));
+        push("s", Content::Set(vec![b"a".to_vec(), b"b".to_vec()]));
+        push("h", Content::Hash(vec![(b"f".to_vec(), b"v".to_vec())]));
+        push("long", Content::String(vec![b'x'; OPERATION_BYTES]));
+        for number in 0..OPERATION_COMMANDS + 1 {
+            push(&number.to_string(), Content::String(b"v".to_vec()));
+        }
+        assert!(batch.commands.is_empty() && batch.counters.is_empty());
+        let commands = operations(batch.speculative);
+        let line = |command: &Words| {
+            let words = command.iter().take(2).map(|word| String::from_utf8_lossy(word));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let lines: Vec<String> = commands.iter().map(line).collect();
+        let begin = ["MULTI", "SET n", "SADD s", "HSET h", "EXEC", "MULTI", "SET long", "EXEC"];
+        assert_eq!(lines[..8], begin);
+        let count = |line: &str| lines.iter().filter(|it| *it == line).count();
+        assert_eq!((count("MULTI"), count("EXEC")), (4, 4));
+        assert_eq!(lines[lines.len() - 4..], ["EXEC", "MULTI", "SET 64", "EXEC"]);
+        assert!(operations(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn an_error_within_exec_is_found() {
+        let ok = || Value::Simple("OK".to_owned());
+        let wrong = || Value::Error("WRONGTYPE it is a set".to_owned());
+        assert_eq!(error_of(&Value::Array(vec![ok(), wrong()])), Some("WRONGTYPE it is a set"));
+        assert_eq!(error_of(&Value::Array(vec![ok(), ok()])), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::finals::Finals;
 use crate::scan::unistore_only;
 use crate::spaces::SpaceInfo;
 
@@ -25,6 +26,10 @@ pub struct Header {
     /// The snapshot: for each site, the time up to which it contains the site's transactions, as a
     /// hybrid timestamp like those in tokens.
     pub snapshot: Vec<u64>,
+    /// State of the space of level `speculative`; `None` if there is no such space, or the backup
+    /// lacks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculative: Option<Finals>,
     /// Time when the backup was begun, by the clock of the caller, in milliseconds since 1970.
     pub taken_ms: u64,
     /// Version of Solera that wrote the file.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `entry` | keys, their contents, and tallies of them |
 //! | `header` | the origin of a backup |
+//! | `finals` | the state of a space of level `speculative` that a backup contains |
 //! | `file` | the format; `docs/formats/backup.md` shows the bytes |
 //! | `scan` | reading a snapshot from a running cluster |
 //! | `spaces` | levels and conflicts of spaces, and differences between a backup's and a cluster's |
@@ -12,6 +13,7 @@
 mod batch;
 mod entry;
 mod file;
+mod finals;
 mod header;
 mod restore;
 mod scan;
@@ -20,6 +22,7 @@ mod take;
 
 pub use entry::{Content, Entry, Tally};
 pub use file::{BackupReader, BackupWriter, ReadError};
+pub use finals::Finals;
 pub use header::Header;
 pub use restore::{Allow, RestoreError, Restored, restore};
 pub use scan::ScanError;

@@ -9,6 +9,7 @@ use crate::Progress;
 use crate::batch::Batch;
 use crate::entry::Tally;
 use crate::file::{BackupReader, ReadError};
+use crate::finals::Finals;
 use crate::scan::{Scan, ScanError};
 use crate::spaces::{Difference, SpaceInfo, differences, space_of, spaces};
 
@@ -28,6 +29,18 @@ pub enum RestoreError {
     /// The cluster returned an error or was lost in the middle; it holds a part of the backup.
     #[error(transparent)]
     Cluster(#[from] ScanError),
+    /// Everything is written, but it cannot be compared, because operations of the space of level
+    /// `speculative` are not final.
+    #[error(
+        "the backup is written, but cannot be compared; number of operations of space '{space}' \
+         that are not final: {operations}; they will be when enough sites are connected"
+    )]
+    NotFinal {
+        /// Name of the space.
+        space: String,
+        /// Number of these operations.
+        operations: u64,
+    },
     /// The content that was read back differs.
     #[error(
         "the cluster's content differs from what was restored ({} keys, {} elements and fields \
@@ -126,7 +139,7 @@ pub async fn restore<R: Read>(
     batch.send(client).await?;
     let tally = *backup.tally();
     if !allow.keys {
-        compare(client, &readable, &mut progress).await?;
+        compare(client, &there, &readable, &mut progress).await?;
     }
     progress(Progress::Waiting);
     let durable = match client.barrier(Some(patience)).await {
@@ -149,10 +162,16 @@ async fn require_empty(client: &mut Client) -> Result<(), RestoreError> {
 /// Reads the cluster and compares it with the restored entries.
 async fn compare(
     client: &mut Client,
+    spaces: &[SpaceInfo],
     expected: &Tally,
     progress: &mut impl FnMut(Progress),
 ) -> Result<(), RestoreError> {
     let mut scan = Scan::begin(client).await?;
+    if let Some(Finals { left_out: operations @ 1.., .. }) = scan.introduction.speculative {
+        let space = spaces.iter().find(|space| space.is_speculative());
+        let space = space.map_or_else(String::new, |space| space.name.clone());
+        return Err(RestoreError::NotFinal { space, operations });
+    }
     let mut found = Tally::default();
     for partition in 0..scan.introduction.partitions {
         scan.partition(partition, |entry| {

@@ -5,6 +5,7 @@ use std::fmt;
 use solera::{Client, Error, Value};
 
 use crate::entry::{Content, Entry};
+use crate::finals::Finals;
 
 /// Number of the protocol whose keys all snapshots contain.
 pub(crate) const UNISTORE: u8 = 1;
@@ -57,6 +58,8 @@ pub(crate) struct Introduction {
     pub(crate) snapshot: Vec<u64>,
     /// Numbers of the protocols whose keys the snapshot contains.
     pub(crate) protocols: Vec<u8>,
+    /// State of the space of level `speculative`, if the snapshot contains it.
+    pub(crate) speculative: Option<Finals>,
 }
 
 /// A snapshot that the site holds while it is read.
@@ -130,12 +133,29 @@ fn introduce(value: Value) -> Result<Introduction, ScanError> {
                 let numbers = numbers.into_iter().map(|value| Ok(number(value)? as u8));
                 found.protocols = numbers.collect::<Result<_, ScanError>>()?;
             }
+            ("speculative", Value::Map(pairs)) => found.speculative = Some(finals_of(pairs)?),
             _ => {}
         }
     }
     match found.partitions {
         0 => Err(ScanError::Answer("no partitions")),
         _ => Ok(found),
+    }
+}
+
+fn finals_of(pairs: Vec<(Value, Value)>) -> Result<Finals, ScanError> {
+    let (mut finals, mut digest, mut left_out) = (None, None, None);
+    for (what, value) in pairs {
+        match text(what)?.as_str() {
+            "final" => finals = Some(number(value)?),
+            "digest" => digest = Some(text(value)?),
+            "left-out" => left_out = Some(number(value)?),
+            _ => {}
+        }
+    }
+    match (finals, digest, left_out) {
+        (Some(finals), Some(digest), Some(left_out)) => Ok(Finals { finals, digest, left_out }),
+        _ => Err(ScanError::Answer("an incomplete description of the speculative space")),
     }
 }
 
@@ -186,5 +206,39 @@ fn number(value: Value) -> Result<u64, ScanError> {
     match value {
         Value::Integer(number) => Ok(number as u64),
         _ => Err(ScanError::Answer("no number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.into())
+    }
+
+    fn introduced(speculative: Option<Vec<(&str, Value)>>) -> Result<Introduction, ScanError> {
+        let mut pairs = vec![(bulk("partitions"), Value::Integer(16))];
+        if let Some(state) = speculative {
+            let state = state.into_iter().map(|(name, value)| (bulk(name), value)).collect();
+            pairs.push((bulk("speculative"), Value::Map(state)));
+        }
+        introduce(Value::Map(pairs))
+    }
+
+    #[test]
+    fn the_state_of_a_speculative_space_is_complete_or_absent() {
+        assert_eq!(introduced(None).unwrap().speculative, None);
+        let state = || {
+            let (finals, left_out) = (Value::Integer(7), Value::Integer(2));
+            vec![("final", finals), ("left-out", left_out), ("digest", bulk("00ff"))]
+        };
+        let expected = Finals { finals: 7, digest: "00ff".to_owned(), left_out: 2 };
+        assert_eq!(introduced(Some(state())).unwrap().speculative, Some(expected));
+        for lacking in 0..3 {
+            let mut state = state();
+            state.remove(lacking);
+            assert!(introduced(Some(state)).is_err(), "a backup must report what it lacks");
+        }
     }
 }

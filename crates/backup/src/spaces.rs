@@ -9,6 +9,8 @@ use crate::scan::{ScanError, UNISTORE, text};
 
 /// Number of Occult, whose keys snapshots contain as well.
 const OCCULT: u8 = 3;
+/// Number of Creek, whose keys snapshots contain since its exports exist.
+const CREEK: u8 = 5;
 /// Name of the type of counters.
 const COUNTERS: [&str; 3] = ["counter", "bounded-counter", "pool"];
 
@@ -58,7 +60,12 @@ impl SpaceInfo {
 
     /// Returns whether snapshots contain its keys.
     pub fn is_held(&self) -> bool {
-        self.protocol_number == UNISTORE || self.is_of_occult()
+        self.protocol_number == UNISTORE || self.is_of_occult() || self.is_speculative()
+    }
+
+    /// Returns whether Creek runs it, that is, whether its level is `speculative`.
+    pub fn is_speculative(&self) -> bool {
+        self.protocol_number == CREEK
     }
 
     /// Returns whether Occult runs it, that is, whether its level is `pcpsi`.
@@ -365,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_of_level_speculative_has_strong_commands_and_is_in_no_snapshot() {
+    fn a_space_of_level_speculative_has_strong_commands_and_is_in_snapshots() {
         let bulk = |text: &str| Value::Bulk(text.into());
         let described = |strong: &[&str]| {
             let strong = Value::Array(strong.iter().map(|name| bulk(name)).collect());
@@ -376,7 +383,7 @@ mod tests {
         };
         let one = described(&["SET", "INCRBY"]);
         assert_eq!(one.strong, ["SET", "INCRBY"]);
-        assert!(!one.is_held());
+        assert!(one.is_held() && one.is_speculative());
         let other = described(&["SET"]);
         assert_eq!(lines(&[one, rest()], &[other, rest()]), ["o: INCRBY: strong | not strong"]);
     }

@@ -34,11 +34,14 @@ impl From<io::Error> for TakeError {
     }
 }
 
-/// Writes the content of a cluster: one causal snapshot of the client's site, and one snapshot of
-/// the keys of level `pcpsi`. `taken_ms` is the time, in milliseconds since 1970.
+/// Writes the content of a cluster: one causal snapshot of the client's site, one snapshot of the
+/// keys of level `pcpsi`, and the final state of the keys of level `speculative`. `taken_ms` is the
+/// time, in milliseconds since 1970.
 ///
 /// The backup contains all writes that the site had acknowledged before, and the writes of other
-/// sites that were visible at this site. Returns the sink; the caller must make it durable.
+/// sites that were visible at this site. If operations on keys of level `speculative` do not become
+/// final in time, the backup lacks them, and its header has their number. Returns the sink; the
+/// caller must make it durable.
 ///
 /// # Errors
 /// The snapshot cannot be read completely, or the sink cannot be written. In this case, the bytes
@@ -60,6 +63,7 @@ pub async fn take<W: Write>(
         spaces,
         protocols: known.protocols,
         snapshot: known.snapshot,
+        speculative: known.speculative,
         taken_ms,
         solera: env!("CARGO_PKG_VERSION").to_owned(),
     };

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use solera_backup::{
-    BackupReader, BackupWriter, Content, Entry, Header, ReadError, SpaceInfo, Tally,
+    BackupReader, BackupWriter, Content, Entry, Finals, Header, ReadError, SpaceInfo, Tally,
 };
 
 fn header() -> Header {
@@ -27,6 +27,7 @@ fn header() -> Header {
         spaces: vec![stock, level("log", "log:", "eventual"), level("default", "", "causal")],
         protocols: vec![1],
         snapshot: vec![7, 8],
+        speculative: None,
         taken_ms: 1_800_000_000_000,
         solera: "0.1.0".to_owned(),
     }
@@ -80,6 +81,19 @@ fn written_entries_are_read_back() {
     assert_eq!((tally.keys(), tally.strings, tally.sets, tally.hashes), (6, 4, 1, 1));
     assert_eq!((tally.elements, tally.fields), (3, 2));
     assert_eq!(tally.bytes, 300_000 + 21);
+}
+
+#[test]
+fn a_header_states_which_operations_of_a_speculative_space_the_backup_contains() {
+    let state = Finals { finals: 7, digest: "00ff".to_owned(), left_out: 2 };
+    let header = Header { speculative: Some(state), ..header() };
+    let (bytes, _) = BackupWriter::new(Vec::new(), &header).unwrap().finish().unwrap();
+    assert_eq!(read(&bytes).unwrap().0, header);
+    let text = serde_json::to_string(&header).unwrap();
+    assert!(text.contains(r#""speculative":{"final":7,"digest":"00ff","left_out":2}"#), "{text}");
+    let old = serde_json::to_string(&self::header()).unwrap();
+    assert!(!old.contains("speculative"), "{old}");
+    assert_eq!(serde_json::from_str::<Header>(&old).unwrap().speculative, None);
 }
 
 #[test]

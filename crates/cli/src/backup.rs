@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use solera::Endpoint;
-use solera_backup::{BackupReader, Header, Progress, ReadError, SpaceInfo, Tally, take};
+use solera_backup::{BackupReader, Finals, Header, Progress, ReadError, SpaceInfo, Tally, take};
 use solera_node::utc;
 
 use crate::connect::LoginArgs;
@@ -27,7 +27,9 @@ Examples:
 
 The file holds all keys in one causal snapshot of the site: all writes that the site had
 acknowledged, and those of other sites that were visible there. Keys of level pcpsi are in one
-snapshot of their own, with each transaction as a whole. Connect to any node of the site.
+snapshot of their own, with each transaction as a whole. Keys of level speculative have the values
+after the final operations. The command waits up to 5 seconds until the operations of the site are
+final, and prints how many are not. Connect to any node of the site.
 The user needs the command solera.export, those of a transaction, and read access to all keys:
   commands = [\"+@transaction\", \"+solera.begin\", \"+solera.commit\", \"+solera.spaces\",
               \"+solera.export\"]
@@ -104,7 +106,8 @@ impl Backup {
                 "cluster": header.cluster, "site": header.site, "sites": header.sites,
                 "partitions": header.partitions, "spaces": header.spaces,
                 "protocols": header.protocols,
-                "snapshot": header.snapshot, "solera": header.solera,
+                "snapshot": header.snapshot, "speculative": header.speculative,
+                "solera": header.solera,
                 "keys": tally.keys(), "content": tally,
             });
             return output!("{about}");
@@ -125,6 +128,11 @@ impl Backup {
                 let error = space.error.as_ref().map(|error| format!(", error bound {error}"));
                 output!("    {}{}", printable(of_type), printable(&error.unwrap_or_default()));
             }
+            if space.is_speculative()
+                && let Some(finals) = &header.speculative
+            {
+                print_finals(space, finals);
+            }
             if space.declares() {
                 let pairs: Vec<_> = space.conflicts.iter().map(|pair| pair.join("+")).collect();
                 output!("    strong: {}", printable(&space.strong.join(" ")));
@@ -133,6 +141,29 @@ impl Backup {
         }
         output!("  {}", counted(*file_bytes, "byte"));
     }
+}
+
+/// Prints which operations of a space of level `speculative` a backup contains.
+fn print_finals(space: &SpaceInfo, state: &Finals) {
+    if !space.strong.is_empty() {
+        output!("    strong: {}", printable(&space.strong.join(" ")));
+    }
+    let Finals { finals, digest, .. } = state;
+    output!("    after {}, digest {}", counted(*finals, "final operation"), printable(digest));
+    if let Some(warning) = lacking(state) {
+        output!("    WARNING: {warning}");
+    }
+}
+
+/// Returns a warning if a backup lacks operations that its site had executed.
+pub(crate) fn lacking(state: &Finals) -> Option<String> {
+    let operations = counted(state.left_out, "operation");
+    (state.left_out > 0).then(|| {
+        format!(
+            "the backup lacks {operations} of this space that the site had executed, because too few sites were \
+             connected to make them final"
+        )
+    })
 }
 
 /// Returns the reason why a backup lacks the keys of a space; `None` if it contains them.
@@ -343,17 +374,19 @@ mod tests {
             });
             serde_json::from_value(text).unwrap()
         };
-        let (all, old) = (header(&[1, 3]), header(&[1]));
+        let (all, old) = (header(&[1, 3, 5]), header(&[1]));
         let by = |header: &Header, protocol: &str, protocol_number| {
             let (prefix, protocol) = ("n:".to_owned(), protocol.to_owned());
             let space = SpaceInfo { prefix, protocol, protocol_number, ..SpaceInfo::default() };
             left_out(header, &space)
         };
         let of = |protocol: &str, number| by(&all, protocol, number);
-        assert_eq!((of("unistore", 1), of("occult", 3)), (None, None));
+        let known = [("unistore", 1), ("occult", 3), ("creek", 5)];
+        assert_eq!(known.map(|(name, number)| of(name, number)), [None, None, None]);
         for (header, name, number) in [
             (&all, "primary", solera_primary::PROTOCOL.number),
             (&old, "occult", solera_occult::PROTOCOL.number),
+            (&old, "creek", solera_creek::PROTOCOL.number),
         ] {
             let known = by(header, name, number).unwrap();
             let why = format!(

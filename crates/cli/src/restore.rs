@@ -9,11 +9,11 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use serde_json::json;
 use solera::{Client, Endpoint};
-use solera_backup::{Allow, Difference, RestoreError, Restored, SpaceInfo, restore};
+use solera_backup::{Allow, Difference, Finals, RestoreError, Restored, SpaceInfo, restore};
 use solera_config::{ClusterSpec, LogSpec, Overrides, Relation, Users};
 use solera_embedded::Embedded;
 
-use crate::backup::{Amount, Backup, Bar, check, open, printable};
+use crate::backup::{Amount, Backup, Bar, check, lacking, open, printable};
 use crate::connect::LoginArgs;
 
 const EXAMPLES: &str = "\
@@ -147,6 +147,8 @@ impl From<String> for Failure {
 #[derive(Debug)]
 pub(crate) struct Done {
     restored: Restored,
+    /// State of the backup's space of level `speculative`.
+    speculative: Option<Finals>,
 }
 
 impl Done {
@@ -155,7 +157,7 @@ impl Done {
         if as_json {
             let about = json!({
                 "keys": tally.keys(), "content": tally, "compared": compared, "unread": unread,
-                "durable": durable, "differences": differences,
+                "durable": durable, "differences": differences, "speculative": self.speculative,
             });
             return output!("{about}");
         }
@@ -166,6 +168,9 @@ impl Done {
             );
         }
         output!("restored {}", Amount(tally));
+        if let Some(warning) = self.speculative.as_ref().and_then(lacking) {
+            output!("WARNING: {warning}");
+        }
         match (*compared, *unread) {
             (true, 0) => output!("read back and compared: all data is identical"),
             (true, keys) => output!(
@@ -249,7 +254,7 @@ async fn fill(
         restore(client, reader, allow, PATIENCE, keys, |progress| bar.show(progress)).await;
     drop(bar);
     match restored {
-        Ok(restored) => Ok(Done { restored }),
+        Ok(restored) => Ok(Done { restored, speculative: backup.header.speculative.clone() }),
         Err(RestoreError::Spaces(differences)) => {
             Err(Failure::OtherSpaces(differences, backup.header.spaces.clone()))
         }

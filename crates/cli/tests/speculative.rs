@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{Folder, Inline, Up, eventually, http, ok, solera, text, wait_until};
+use common::{Folder, Inline, Up, eventually, http, ok, wait_until};
 use solera::{Error, Value};
 use solera_node::hash_password;
 
@@ -488,14 +488,4 @@ async fn stable_replies_are_those_of_the_log_though_the_leader_dies() {
         metrics.contains("solera_speculative_tentative_operations{site=\"virginia\"} 0\n")
     })
     .await;
-}
-
-#[test]
-fn a_backup_names_what_it_lacks() {
-    let up = Up::configured(SPACES, "");
-    let folder = Folder::new();
-    let file = folder.at("backup");
-    let taken = solera(&["backup", "--from", &up.at(1), file.to_str().unwrap()]);
-    let said = text(&taken.stdout) + &text(&taken.stderr);
-    assert!(said.contains("space stock: keys with 's:' are NOT in the backup"), "{said}");
 }

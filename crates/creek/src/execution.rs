@@ -17,7 +17,7 @@ use self::versions::Versions;
 
 pub(crate) use self::attempts::Before;
 pub use self::job::{Done, Job};
-pub(crate) use self::store::Registers;
+pub use self::store::Registers;
 use crate::config::{Config, Executor};
 use crate::ids::{OperationId, StreamId};
 use crate::object::{Procedures, RegisterKey};

@@ -136,7 +136,7 @@ pub use comparison::Divergence;
 pub use config::{Config, Executor, Limits, Replies, Rule, Scheme, Timing};
 pub use context::Context;
 pub use digest::Digest;
-pub use execution::{Done, Job};
+pub use execution::{Done, Job, Registers};
 pub use finals::Final;
 pub use ids::{OperationId, StreamId};
 pub use machine::{Creek, Status};

@@ -19,7 +19,7 @@ use crate::command::{Command, Response};
 use crate::comparison::Divergence;
 use crate::config::Config;
 use crate::digest::Digest;
-use crate::execution::Job;
+use crate::execution::{Job, Registers};
 use crate::finals::Final;
 use crate::ids::OperationId;
 use crate::message::{Event, Message, Output};
@@ -181,9 +181,15 @@ impl<P: Procedures> Creek<P> {
         order.committed().iter().chain(order.tentative())
     }
 
-    /// Returns the value of a register after the final operations.
+    /// Returns the registers after the final operations. Later operations do not change what was
+    /// returned. The multiversion executor copies nothing.
+    pub fn registers(&self) -> Registers<P::Value> {
+        self.replica.execution.registers()
+    }
+
+    /// Returns the values of all registers after the final operations.
     pub fn final_registers(&self) -> Vec<(crate::RegisterKey, P::Value)> {
-        self.replica.execution.registers().take(usize::MAX)
+        self.registers().take(usize::MAX)
     }
 
     /// Returns the sites whose digests differ from this one's, if there are any.

@@ -92,7 +92,7 @@ mod tests {
     use solera_primary::{Command, Done, Failure, Past, Position, Response, Update};
     use solera_procedures::{Procedure, Returned};
     use solera_reservations::{Cannot as Reason, Holder, Tokens};
-    use solera_session::{CallLevel, LogEntry, What};
+    use solera_session::{CallLevel, FinalAnswer, FinalStep, LogEntry, What};
     use solera_time::SiteId;
 
     use super::*;
@@ -111,6 +111,7 @@ mod tests {
             ToSpeculative::Run { command: SpeculativeCommand::Await { id }, within },
             ToSpeculative::State,
             ToSpeculative::Log { from: 1, count: 10 },
+            ToSpeculative::Export(FinalStep::Page { id: 7, number: 1 }),
         ] {
             let question = Question::Speculative { worker: 0, asked: Box::new(asked) };
             let bytes = postcard::to_stdvec(&question).unwrap();
@@ -122,10 +123,12 @@ mod tests {
         let past = [id].into_iter().collect();
         let entry = LogEntry { position: 5, id, strong: true, operation: Some(operation.clone()) };
         let operation = Some(operation);
+        let page = (Key::from(&b"k"[..]), Outcome::Bulk(Value::from(&b"v"[..])));
         for answer in [
             FromSpeculative::Responded { response: Box::new(response), past, operation },
             FromSpeculative::TimedOut,
             FromSpeculative::Log(vec![entry], 1),
+            FromSpeculative::Exported(FinalAnswer::Page(vec![page], true)),
         ] {
             let bytes = encode_answer(&Answer::Speculative(Box::new(answer.clone())));
             let read = postcard::from_bytes::<Answer>(&bytes).unwrap();

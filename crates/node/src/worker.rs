@@ -39,7 +39,7 @@ use solera_journal::Event;
 use solera_machine::{Address, Job as _, JobId, Now, PartitionId, RequestId};
 use solera_membership::{Change, Members};
 use solera_reservations::Reservations;
-use solera_session::{Ask, Context, Page, ReadCounts, Scans, SitesReport};
+use solera_session::{Ask, Context, FinalExports, Page, ReadCounts, Scans, SitesReport};
 use solera_site::{Job, Message, Output};
 use solera_time::{Monotonic, SiteId};
 use solera_unistore::{Replica, Response, Status};
@@ -95,6 +95,8 @@ pub(crate) struct Worker {
 struct State {
     engine: Engine,
     scans: Scans,
+    /// Exports of the speculative space.
+    finals: FinalExports,
     /// Journal of the worker; `None` in memory.
     storage: Option<Storage>,
     /// Whether the journal rejects writes, as last reported to the network.
@@ -601,6 +603,7 @@ pub(crate) fn run(
         state: RefCell::new(State {
             engine,
             scans: Scans::default(),
+            finals: FinalExports::default(),
             storage,
             refuses: false,
             differing: 0,

@@ -107,6 +107,17 @@ impl KeyValue {
         }
     }
 
+    /// Returns the content as clients see it: a string, or all members or fields. Returns `None` if
+    /// the key does not exist.
+    pub fn content(&self) -> Option<Outcome> {
+        let op = match self.kind()? {
+            Type::String => Op::Get,
+            Type::Set => Op::SetMembers,
+            Type::Hash => Op::HashGetAll,
+        };
+        self.read(&op).ok()
+    }
+
     /// Returns the number of changes since the key was created.
     pub(crate) fn changes(&self) -> u64 {
         self.changes

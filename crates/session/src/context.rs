@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use crate::client::Client;
 use crate::counts::ReadCounts;
 use crate::delegation::Delegation;
+use crate::finals::{FinalAnswer, FinalStep};
 use crate::identity::Identity;
 use crate::scan::{Ask, Page};
 
@@ -280,6 +281,8 @@ pub enum ToSpeculative {
         /// Most operations to return.
         count: usize,
     },
+    /// Makes a step of an export.
+    Export(FinalStep),
 }
 
 /// The answer to a [`ToSpeculative`].
@@ -302,6 +305,8 @@ pub enum FromSpeculative {
     State(Box<SpeculativeState>),
     /// Final operations, and the position of the first one that the site keeps.
     Log(Vec<LogEntry>, u64),
+    /// The answer to a step of an export.
+    Exported(FinalAnswer),
 }
 
 /// Numbers of the speculative space at a site.

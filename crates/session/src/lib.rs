@@ -10,6 +10,7 @@ mod commands;
 mod context;
 mod counts;
 mod delegation;
+mod finals;
 mod identity;
 mod plan;
 mod returned;
@@ -32,6 +33,7 @@ pub use context::{
 };
 pub use counts::{Attempts, INTERVAL_FAILURES, READ_LEVELS, ReadCounts};
 pub use delegation::Delegation;
+pub use finals::{FinalAnswer, FinalExports, FinalState, FinalStep};
 pub use identity::{Identity, Refused, hash_password, verify};
 pub use scan::{Ask, Cursor, Page, Scans};
 pub use session::{ClientSession, Next, TransactionKind, scheme};

@@ -15,11 +15,11 @@ use solera_time::{Monotonic, Vector};
 use solera_unistore::Replica;
 
 /// A page ends at this size. Pages are short because the worker serves nobody else meanwhile.
-const PAGE_BYTES: usize = 64 * 1024;
+pub(crate) const PAGE_BYTES: usize = 64 * 1024;
 /// A page also ends after this number of keys.
-const PAGE_KEYS: usize = 1024;
+pub(crate) const PAGE_KEYS: usize = 1024;
 /// Bytes that a key, an element or a field counts in addition to its length.
-const OVERHEAD: usize = 16;
+pub(crate) const OVERHEAD: usize = 16;
 /// Number of keys listed at once. Each list takes one walk over the partition.
 const LISTED: usize = 64 * 1024;
 /// Time after which unused state of a scan is dropped.
@@ -220,7 +220,7 @@ impl Kept {
 
 /// Returns the part of a content for which there is room, but at least one element. If elements
 /// remain, it also returns the last element of the part.
-fn part(
+pub(crate) fn part(
     content: &Outcome,
     after: Option<&Value>,
     room: &mut usize,

@@ -18,6 +18,7 @@ mod reading;
 mod rights;
 mod runner;
 mod speculative;
+mod speculative_export;
 mod strong;
 mod transaction;
 mod typed_keys;
@@ -144,7 +145,7 @@ impl<W: Context> ClientSession<W> {
         if let Some(transaction) = self.mode.reset() {
             self.abort(transaction);
         }
-        self.drop_pcpsi_snapshot();
+        self.drop_snapshots();
         self.abandon_pending();
     }
 

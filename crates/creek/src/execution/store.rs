@@ -95,17 +95,24 @@ pub(crate) struct Snapshot<V> {
 }
 
 /// Values of the registers after the final operations, at the time when the struct was made.
-pub(crate) struct Registers<V> {
+pub struct Registers<V> {
     left: Named<Arc<V>>,
 }
 
+impl<V> fmt::Debug for Registers<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registers").field("left", &self.left.size()).finish()
+    }
+}
+
 impl<V: Clone> Registers<V> {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns whether no registers are left.
+    pub fn is_empty(&self) -> bool {
         self.left.is_empty()
     }
 
     /// Removes and returns the first registers, at most `count`.
-    pub(crate) fn take(&mut self, count: usize) -> Vec<(RegisterKey, V)> {
+    pub fn take(&mut self, count: usize) -> Vec<(RegisterKey, V)> {
         let some: Vec<_> = self.left.iter().take(count).map(|(name, _)| name.clone()).collect();
         let take = |name: Name| {
             let value = self.left.get(&name).map(|value| V::clone(value));

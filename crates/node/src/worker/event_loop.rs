@@ -230,6 +230,7 @@ impl EventLoop {
             }
         }
         state.scans.forget_idle(now.monotonic);
+        state.finals.expire(now.monotonic);
         drop(state);
         self.worker.flush();
         self.worker.save();

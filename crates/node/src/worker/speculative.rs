@@ -1,11 +1,12 @@
 //! Requests to the machine of the speculative space, which one worker of each site runs.
 
 use solera_config::areas::SITES;
-use solera_creek::{Command, Final, Response};
+use solera_creek::{Command, Final, Past, Response};
 use solera_machine::{Address, codec};
 use solera_procedures::{Procedure, Returned};
 use solera_session::{
-    Context as _, FromSpeculative, LogEntry, SPECULATIVE_WORKER, SpeculativeState, ToSpeculative,
+    Context as _, FinalAnswer, FinalState, FinalStep, FromSpeculative, LogEntry,
+    SPECULATIVE_WORKER, SpeculativeState, ToSpeculative,
 };
 use solera_site::speculative::Speculative;
 use tokio::sync::oneshot;
@@ -69,7 +70,34 @@ impl Worker {
                 let entries = machine.log(from, count).map(entry_of).take_while(fits);
                 FromSpeculative::Log(entries.collect(), machine.log_start())
             }),
+            ToSpeculative::Export(step) => self.export_speculative(step),
         }
+    }
+
+    /// Makes a step of an export. Returns `None` if the worker does not run the space.
+    fn export_speculative(&self, step: FinalStep) -> Option<FromSpeculative> {
+        if !self.answers() {
+            return None;
+        }
+        let now = self.now().monotonic;
+        let mut state = self.state.borrow_mut();
+        let State { engine, finals, .. } = &mut *state;
+        let machine = engine.machine().creek()?;
+        let answer = match step {
+            FinalStep::Begin { id, lasts, past } => match machine.divergence() {
+                Some(divergence) if divergence.is_stopped => FinalAnswer::Diverged(divergence),
+                _ if finals.begin(now, id, lasts, machine.registers()) => {
+                    FinalAnswer::Begun(final_state_of(machine, &past))
+                }
+                _ => FinalAnswer::TooMany,
+            },
+            FinalStep::Page { id, number } => finals.page(now, id, number),
+            FinalStep::End { id } => {
+                finals.end(id);
+                FinalAnswer::Ended
+            }
+        };
+        Some(FromSpeculative::Exported(answer))
     }
 
     /// Runs a command here and returns the first response. If the future is dropped before it
@@ -144,6 +172,19 @@ fn entry_of(last: &Final<Procedure, Returned>) -> LogEntry {
         id: last.request.id,
         strong: last.request.cast().is_some(),
         operation: last.request.operation.clone().filter(|_| has_effect),
+    }
+}
+
+/// Describes the state after the final operations. Counts the operations of a past that are not
+/// among them, unless they change nothing.
+fn final_state_of(machine: &Speculative, past: &Past) -> FinalState {
+    let status = machine.status();
+    let left_out = machine.unstable().filter(|request| past.contains(request.id));
+    let operations = left_out.filter_map(|request| request.operation.as_ref());
+    FinalState {
+        finals: status.finals,
+        digest: status.digest.0,
+        left_out: operations.filter(|operation| !operation.is_read_only()).count() as u64,
     }
 }
 

@@ -11,6 +11,7 @@ use solera_time::Vector;
 use super::dbsize::count_keys;
 use super::request::Request;
 use crate::context::{Context, Unreachable};
+use crate::finals::FinalState;
 use crate::scan::{Ask, Cursor, Page};
 use crate::session::ClientSession;
 
@@ -31,12 +32,15 @@ pub(crate) enum Export {
 }
 
 /// The beginning of a page. The keys that UniStore holds come first, and then those of Occult.
+/// Those of the speculative space, which has no partitions, come last in the first partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     /// The first key of UniStore, or what follows the cursor.
     UniStore(Option<Cursor>),
     /// The first key of Occult, or the one after this key.
     Occult(Option<Key>),
+    /// The page with this number of the keys of the speculative space.
+    Speculative(u64),
 }
 
 impl From {
@@ -47,6 +51,7 @@ impl From {
             From::UniStore(Some(cursor)) => cursor.encode(),
             From::Occult(None) => b"p".to_vec(),
             From::Occult(Some(key)) => [b"o".as_slice(), key.as_bytes()].concat(),
+            From::Speculative(number) => format!("s{number}").into_bytes(),
         }
     }
 
@@ -56,6 +61,10 @@ impl From {
             b"0" => Some(From::UniStore(None)),
             b"p" => Some(From::Occult(None)),
             [b'o', key @ ..] => Some(From::Occult(Some(key.into()))),
+            [b's', number @ ..] => {
+                let number = parse_integer(number)?;
+                Some(From::Speculative(number.try_into().ok()?))
+            }
             other => Some(From::UniStore(Some(Cursor::decode(other)?))),
         }
     }
@@ -97,26 +106,44 @@ impl Request for Export {
         remember_processes(session);
         match self {
             Export::Introduce => introduce(session, &snapshot).await,
-            Export::Page { partition, from: From::UniStore(from) } => {
-                match find(session, Ask { partition, snapshot, from }).await {
-                    Ok(Page { entries, next }) => {
-                        let next = next.map(|next| From::UniStore(Some(next)));
-                        let run_occult = session.worker.spec().spaces.run_occult();
-                        let next = next.or(run_occult.then_some(From::Occult(None)));
-                        write_page(&mut session.out, &entries, next.as_ref());
-                    }
+            Export::Page { partition, from } => {
+                match page(session, partition, snapshot, from).await {
+                    Ok((entries, next)) => write_page(&mut session.out, &entries, next.as_ref()),
                     Err(error) => session.fail(error),
                 }
             }
-            Export::Page { partition, from: From::Occult(after) } => {
-                match session.pcpsi_page(partition, after).await {
-                    Ok((entries, next)) => {
-                        let next = next.map(|key| From::Occult(Some(key)));
-                        write_page(&mut session.out, &entries, next.as_ref());
-                    }
-                    Err(error) => session.fail(error),
-                }
-            }
+        }
+    }
+}
+
+/// Returns the keys of a page with their contents, and the beginning of the next page.
+///
+/// # Errors
+/// The error reply.
+async fn page<W: Context>(
+    session: &mut ClientSession<W>,
+    partition: PartitionId,
+    snapshot: Vector,
+    from: From,
+) -> Result<(Vec<(Key, Outcome)>, Option<From>), String> {
+    let spaces = &session.worker.spec().spaces;
+    let of_occult = spaces.run_occult().then_some(From::Occult(None));
+    let is_last = partition == PartitionId(0) && spaces.run_speculative();
+    let speculative = is_last.then_some(From::Speculative(0));
+    match from {
+        From::UniStore(from) => {
+            let Page { entries, next } = find(session, Ask { partition, snapshot, from }).await?;
+            let next = next.map(|next| From::UniStore(Some(next)));
+            Ok((entries, next.or(of_occult).or(speculative)))
+        }
+        From::Occult(after) => {
+            let (entries, next) = session.pcpsi_page(partition, after).await?;
+            Ok((entries, next.map(|key| From::Occult(Some(key))).or(speculative)))
+        }
+        From::Speculative(_) if !is_last => Err("ERR invalid cursor".to_owned()),
+        From::Speculative(number) => {
+            let (entries, more) = session.speculative_page(number).await?;
+            Ok((entries, more.then_some(From::Speculative(number.saturating_add(1)))))
         }
     }
 }
@@ -131,9 +158,16 @@ async fn introduce<W: Context>(session: &mut ClientSession<W>, snapshot: &Vector
     if run_occult && let Err(error) = session.begin_pcpsi_snapshot().await {
         return session.fail(error);
     }
+    let state = match spec.spaces.run_speculative() {
+        true => match session.begin_speculative_export().await {
+            Ok(state) => Some(state),
+            Err(error) => return session.fail(error),
+        },
+        false => None,
+    };
     let site = session.worker.site_name(session.worker.address().site).to_owned();
     let out = &mut session.out;
-    out.map(7);
+    out.map(7 + usize::from(state.is_some()));
     for (what, text) in [("cluster", &spec.name), ("site", &site)] {
         out.bulk(what.as_bytes());
         out.bulk(text.as_bytes());
@@ -148,12 +182,24 @@ async fn introduce<W: Context>(session: &mut ClientSession<W>, snapshot: &Vector
     // A backup states which spaces it contains.
     out.bulk(b"protocols");
     let occult = run_occult.then_some(solera_occult::PROTOCOL.number);
-    let protocols: Vec<u8> = [solera_unistore::PROTOCOL.number].into_iter().chain(occult).collect();
+    let creek = state.map(|_| solera_creek::PROTOCOL.number);
+    let others = occult.into_iter().chain(creek);
+    let protocols: Vec<u8> = [solera_unistore::PROTOCOL.number].into_iter().chain(others).collect();
     out.array(protocols.len());
     protocols.iter().for_each(|number| out.integer(i64::from(*number)));
     out.bulk(b"snapshot");
     out.array(spec.sites.len());
     snapshot.first(spec.sites.len()).iter().for_each(|ts| out.integer(ts.0 as i64));
+    if let Some(FinalState { finals, digest, left_out }) = state {
+        out.bulk(b"speculative");
+        out.map(3);
+        for (what, number) in [("final", finals), ("left-out", left_out)] {
+            out.bulk(what.as_bytes());
+            out.integer(number.try_into().unwrap_or(i64::MAX));
+        }
+        out.bulk(b"digest");
+        out.bulk(format!("{digest:016x}").as_bytes());
+    }
 }
 
 /// Records which processes run the site's workers. A process that restarts may lose the snapshot.
@@ -251,6 +297,8 @@ mod tests {
             ("p", From::Occult(None)),
             ("o", From::Occult(Some("".into()))),
             ("oa:b", From::Occult(Some("a:b".into()))),
+            ("s0", From::Speculative(0)),
+            ("s12", From::Speculative(12)),
         ] {
             assert_eq!(from.encode(), bytes.as_bytes());
             assert_eq!(parse(&format!("SOLERA.EXPORT 3 {bytes}")), page(from));
@@ -262,6 +310,8 @@ mod tests {
         rejects::<Export>(&[
             ("SOLERA.EXPORT 1", "ERR wrong number of arguments for 'solera.export' command"),
             ("SOLERA.EXPORT 1 x", "ERR invalid cursor"),
+            ("SOLERA.EXPORT 1 s", "ERR invalid cursor"),
+            ("SOLERA.EXPORT 1 s-1", "ERR invalid cursor"),
         ]);
         for line in ["SOLERA.EXPORT x 0", "SOLERA.EXPORT 65535 x", "SOLERA.EXPORT -1 0"] {
             let error = parse::<Export>(line).unwrap_err();

@@ -131,7 +131,9 @@ async fn next_result<W: Context>(
         let (response, past) = match worker.ask_speculative(asked).await {
             Some(FromSpeculative::Responded { response, past, .. }) => (*response, past),
             Some(FromSpeculative::TimedOut) => continue,
-            Some(FromSpeculative::State(_) | FromSpeculative::Log(..)) => return None,
+            Some(
+                FromSpeculative::State(_) | FromSpeculative::Log(..) | FromSpeculative::Exported(_),
+            ) => return None,
             // The node of the worker may be reachable again later.
             Some(FromSpeculative::Unreachable(_)) | None => {
                 tokio::time::sleep(PAUSE).await;

@@ -33,8 +33,7 @@ impl<W: Context> ClientSession<W> {
         if let Some(id) = self.occult.snapshot {
             return Ok(id);
         }
-        // Requests are numbered by each worker.
-        let id = u64::from(self.worker.address().worker) << 48 | self.worker.new_request().0;
+        let id = self.new_export();
         self.occult.snapshot = Some(id);
         let began = Instant::now();
         loop {

@@ -13,6 +13,7 @@ use super::followed::{Followed, PAUSE, ROUND};
 use super::operations::Results;
 use super::queue::{Queue, Runner, Work};
 use crate::context::{Context, FromSpeculative, SPECULATIVE_WORKER, ToSpeculative, Unreachable};
+use crate::finals::FinalState;
 use crate::plan::{KeyOp, Plan};
 use crate::returned::Invoked;
 use crate::ticket::{Ticket, diverged, forgotten, lost};
@@ -29,6 +30,8 @@ pub(crate) struct SpeculativeSession {
     watched: Vec<(Key, Result<Outcome, OpError>)>,
     /// Operations whose later results the client gets as they arrive.
     pub(crate) followed: Followed,
+    /// The export of the open transaction: its number, and the state that it contains.
+    pub(crate) export: Option<(u64, FinalState)>,
 }
 
 /// A final operation.
@@ -245,7 +248,7 @@ impl<W: Context> ClientSession<W> {
     ///
     /// # Errors
     /// The error reply.
-    async fn ask_speculative(
+    pub(super) async fn ask_speculative(
         &mut self,
         command: Command<Procedure, Returned>,
         within: Duration,
@@ -298,7 +301,8 @@ impl<W: Context> ClientSession<W> {
         self.worker.address() != self.speculative_worker()
     }
 
-    fn speculative_worker(&self) -> Address {
+    /// Returns the worker that runs the speculative space.
+    pub(super) fn speculative_worker(&self) -> Address {
         Address { site: self.worker.address().site, worker: SPECULATIVE_WORKER }
     }
 
@@ -407,27 +411,49 @@ impl<W: Context> ClientSession<W> {
         until: Until,
         patience: Option<Duration>,
     ) -> Result<(), String> {
-        if past.is_empty() {
-            return Ok(());
+        let has_reached = past.is_empty()
+            || {
+                if !self.worker.spec().spaces.run_speculative() {
+                    return Err("BADTOKEN the token has seen keys of a space of level speculative, and there is no such \
+                            space"
+                    .to_owned());
+                }
+                self.reach_speculative(past, until, patience).await?
+            };
+        let space = || self.speculative_space();
+        match (has_reached, until) {
+            (true, _) => Ok(()),
+            (false, Until::Delivered) => Err(format!(
+                "TIMEOUT this site has not received all that the token has seen in space '{}'; try again",
+                space()
+            )),
+            (false, Until::Final) => Err(format!(
+                "TIMEOUT not all that the session has seen in space '{}' is final; too few sites may be connected, try \
+                 again",
+                space()
+            )),
         }
-        if !self.worker.spec().spaces.run_speculative() {
-            return Err("BADTOKEN the token has seen keys of a space of level speculative, and there is no such space"
-                .to_owned());
+    }
+
+    /// Waits until this site has delivered a past, or until all of it is final here. Returns
+    /// `false` if that takes longer than `patience`.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(super) async fn reach_speculative(
+        &mut self,
+        past: &Past,
+        until: Until,
+        patience: Option<Duration>,
+    ) -> Result<bool, String> {
+        if past.is_empty() {
+            return Ok(true);
         }
         let began = Instant::now();
         loop {
             let left = patience.map(|patience| patience.saturating_sub(began.elapsed()));
             if left.is_some_and(|left| left.is_zero()) {
-                let space = self.speculative_space();
-                return Err(match until {
-                    Until::Delivered => format!(
-                        "TIMEOUT this site has not received all that the token has seen in space '{space}'; try again"
-                    ),
-                    Until::Final => format!(
-                        "TIMEOUT not all that the session has seen in space '{space}' is final; too few sites may be \
-                         connected, try again"
-                    ),
-                });
+                return Ok(false);
             }
             let command = match until {
                 Until::Delivered => Command::Attach { past: past.clone() },
@@ -435,7 +461,7 @@ impl<W: Context> ClientSession<W> {
             };
             let round = left.map_or(ROUND, |left| left.min(ROUND));
             match self.wait_speculative(command, round).await? {
-                Some((Response::Reached, _)) => return Ok(()),
+                Some((Response::Reached, _)) => return Ok(true),
                 Some((Response::Lost { id }, _)) => {
                     return Err(format!(
                         "LOST the session or its token has seen operations of space '{}' that were lost with site {}, \

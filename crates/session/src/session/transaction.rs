@@ -36,6 +36,18 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
+    /// Returns a number for a snapshot of all keys, which no other session of the site uses.
+    pub(super) fn new_export(&self) -> u64 {
+        // Requests are numbered by each worker.
+        u64::from(self.worker.address().worker) << 48 | self.worker.new_request().0
+    }
+
+    /// Ends the snapshots of all keys that the open transaction has.
+    pub(crate) fn drop_snapshots(&mut self) {
+        self.drop_pcpsi_snapshot();
+        self.drop_speculative_export();
+    }
+
     /// SOLERA.BEGIN: opens a transaction.
     ///
     /// # Errors
@@ -47,7 +59,7 @@ impl<W: Context> ClientSession<W> {
                         UNWATCH first"
                 .to_owned());
         }
-        self.drop_pcpsi_snapshot();
+        self.drop_snapshots();
         if kind == TransactionKind::PcPsi {
             return self.begin_open_on_occult().await;
         }
@@ -65,7 +77,7 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply.
     pub(crate) async fn commit_open(&mut self) -> Result<(), String> {
-        self.drop_pcpsi_snapshot();
+        self.drop_snapshots();
         let Open { transaction, writes, began_as, .. } = match self.mode.end() {
             Ended::Open(open) => open,
             Ended::GivenUp(given_up) => return Err(given_up.at_commit()),
@@ -86,7 +98,7 @@ impl<W: Context> ClientSession<W> {
     /// # Errors
     /// The error reply, if there is nothing to abort.
     pub(crate) fn abort_open(&mut self) -> Result<(), String> {
-        self.drop_pcpsi_snapshot();
+        self.drop_snapshots();
         match self.mode.end() {
             Ended::Open(Open { transaction, .. }) => {
                 self.abort(transaction);
