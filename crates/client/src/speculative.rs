@@ -58,7 +58,8 @@ impl Revision {
         result(self.result.clone())
     }
 
-    /// Returns the operation because of which the result differs, if the server names one.
+    /// Returns the operation because of which the result differs: its place, or its own repetition,
+    /// has changed what this operation reads. `None` if the site does not know it.
     pub fn cause(&self) -> Option<&Ticket> {
         self.cause.as_ref()
     }

@@ -111,7 +111,7 @@ async fn operations_have_tentative_and_final_results() -> Result<(), Box<dyn Err
 
     let mut sale = client.track_strong(&["DECRBY", "seats:flight", "1"]).await?;
     while let Some(revision) = sale.next_revision(&mut client).await? {
-        println!("now {:?} are left", revision.result());
+        println!("now {:?} are left, because of {:?}", revision.result(), revision.cause());
     }
     let sent = sale.ticket().map(ToString::to_string);
     let ticket = sent.as_deref().map(Ticket::from).ok_or("a strong operation has a ticket")?;

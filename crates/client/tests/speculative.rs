@@ -97,13 +97,18 @@ async fn results_are_revised_when_sites_meet_again() {
     let late = client.stable(strong.ticket().unwrap(), SHORT).await.unwrap_err();
     assert_eq!(late.code(), Some("TIMEOUT"), "{late}");
     heal(&cluster).await;
-    for (operation, result) in [(&mut weak, 102), (&mut strong, 101)] {
+    // The weak operation reads what the strong one has written; that one reads the other site's.
+    let causes = [strong.ticket().cloned(), set.ticket().cloned()];
+    for ((operation, result), cause) in
+        [(&mut weak, 102), (&mut strong, 101)].into_iter().zip(causes)
+    {
         let mut last = None;
         while let Some(revision) = operation.next_revision(&mut client).await.unwrap() {
             last = Some(revision);
         }
         assert_eq!(operation.stable(&mut client, LONG).await.unwrap(), number(result));
-        assert_eq!(last.expect("it was revised").result().unwrap(), number(result));
+        let last = last.expect("it was revised");
+        assert_eq!((last.result().unwrap(), last.cause()), (number(result), cause.as_ref()));
     }
 }
 
@@ -131,6 +136,7 @@ async fn transactions_of_modules_are_operations() {
     // Revisions are kept while the client waits for the final result.
     let revision = oversold.next_revision(&mut client).await.unwrap().unwrap();
     assert_eq!(revision.result().unwrap_err().code(), Some("FAILED"));
+    assert_eq!(revision.cause(), sold.ticket());
 }
 
 /// The site does not push results to clients that speak RESP2, so the handle asks with its ticket.

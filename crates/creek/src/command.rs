@@ -110,4 +110,12 @@ pub struct Tentative<R> {
     pub response: R,
     /// Operations that were executed before this one, if the configuration requires a claim.
     pub claim: Option<Claim>,
+    /// Of a revised response, the operation because of which this one reads something else than in
+    /// the execution whose response a client got last. It is the operation whose version this one
+    /// reads now and did not read then; or, if this one reads an older version now, the operation
+    /// whose version it read then. It has got another place, or has been executed again, or is new
+    /// at the site. Of several such operations, it is the first one in the order. `None` if the
+    /// site does not know it: because no client has got a response since the machine started, or
+    /// because the site has forgotten the former versions.
+    pub cause: Option<OperationId>,
 }

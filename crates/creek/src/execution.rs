@@ -213,6 +213,23 @@ impl<P: Procedures> Execution<P> {
         }
     }
 
+    /// Notes that a client gets the present response to a tentative operation.
+    pub(crate) fn note_seen(&mut self, place: OrderPlace) {
+        if let State::Multiversion(state) = &mut self.state {
+            state.note_seen(place);
+        }
+    }
+
+    /// Returns the operation because of which a tentative operation reads something else now than
+    /// when a client got a response to it. Returns `None` if no client has got one since the start
+    /// of the machine. The sequential executor returns `None`.
+    pub(crate) fn cause(&self, place: OrderPlace) -> Option<OperationId> {
+        match &self.state {
+            State::Sequential(..) => None,
+            State::Multiversion(state) => state.cause(place),
+        }
+    }
+
     /// Notes a commit. There were this number of committed operations that are not final.
     pub(crate) fn commit(&mut self, before: usize, commit: &Committed<P::Operation>) -> Moved {
         match &mut self.state {

@@ -120,10 +120,15 @@ impl<O> Order<O> {
         self.key(first) < self.key(second)
     }
 
+    /// Returns the place of a request that is tentative.
+    pub(crate) fn tentative_place(&self, request: &Request<O>) -> Option<OrderPlace> {
+        self.is_tentative(request).then(|| OrderPlace::Tentative(self.key(request)))
+    }
+
     /// Returns the place of a request that is tentative or committed, and not final.
     pub(crate) fn place(&self, request: &Request<O>) -> Option<OrderPlace> {
-        if self.is_tentative(request) {
-            return Some(OrderPlace::Tentative(self.key(request)));
+        if let Some(place) = self.tentative_place(request) {
+            return Some(place);
         }
         let at = self.committed.iter().position(|it| it.id == request.id)?;
         Some(OrderPlace::Committed(self.finals + at as u64 + 1))

@@ -5,7 +5,7 @@
 use solera_machine::Foreign;
 
 /// Version of all messages between nodes.
-pub(crate) const VERSION: u16 = 10;
+pub(crate) const VERSION: u16 = 11;
 /// Length of a frame's length, checksum, kind and number.
 pub(crate) const HEADER: usize = 4 + 4 + 1 + 8;
 /// Longest frame that is read, in bytes. The largest value that a client can send fits.

@@ -85,7 +85,8 @@ mod tests {
     use Bound::Cannot;
     use data_encoding::HEXLOWER;
     use solera_creek::{
-        Command as SpeculativeCommand, OperationId, Response as SpeculativeResponse,
+        Command as SpeculativeCommand, OperationId, Past as SpeculativePast,
+        Response as SpeculativeResponse, Tentative,
     };
     use solera_data::{Key, Op, Outcome, Value};
     use solera_machine::PartitionId;
@@ -124,7 +125,22 @@ mod tests {
         let entry = LogEntry { position: 5, id, strong: true, operation: Some(operation.clone()) };
         let operation = Some(operation);
         let page = (Key::from(&b"k"[..]), Outcome::Bulk(Value::from(&b"v"[..])));
+        let (of_revised, of_past) = (Returned::Outcomes(vec![Ok(Outcome::Int(8))]), [id]);
+        let cause = Some(OperationId { site: SiteId(2), run: 1, event: 9 });
+        let revised = Tentative { id: Some(id), response: of_revised, claim: None, cause };
+        let revised = FromSpeculative::Responded {
+            response: Box::new(SpeculativeResponse::Revised(revised)),
+            past: of_past.into_iter().collect(),
+            operation: None,
+        };
+        let bytes = encode_answer(&Answer::Speculative(Box::new(revised.clone())));
+        // The response ends with the cause; the past and the absent operation follow.
+        let encoded = postcard::to_stdvec(&cause).unwrap();
+        let after =
+            postcard::to_stdvec(&(of_past.into_iter().collect::<SpeculativePast>(), 0)).unwrap();
+        assert!(bytes.ends_with(&[encoded, after].concat()), "{bytes:?}");
         for answer in [
+            revised,
             FromSpeculative::Responded { response: Box::new(response), past, operation },
             FromSpeculative::TimedOut,
             FromSpeculative::Log(vec![entry], 1),

@@ -177,6 +177,17 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
         versions.find(|(_, version)| matches!(version, Version::Set(_))).map(|(place, _)| *place)
     }
 
+    /// Returns the places before a place at which there are versions of a register, from the last
+    /// one on.
+    pub(crate) fn places_before(
+        &self,
+        name: &Name,
+        place: OrderPlace,
+    ) -> impl Iterator<Item = OrderPlace> + use<'_, V> {
+        let versions = self.versions.get(name).map(|versions| versions.range(..place));
+        versions.into_iter().flatten().rev().map(|(place, _)| *place)
+    }
+
     /// Sets or removes the version of a register at a place. Returns whether that is a change.
     pub(crate) fn change(
         &mut self,
@@ -251,6 +262,11 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
     /// Returns the number of registers after the final operations, and their bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.base.size(), self.bytes)
+    }
+
+    /// Returns the version of a register at a place.
+    pub(crate) fn version(&self, name: &Name, place: OrderPlace) -> Option<Version<V>> {
+        self.versions.get(name)?.get(&place).cloned()
     }
 
     /// Returns the number of registers with versions that are not final.

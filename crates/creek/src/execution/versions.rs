@@ -16,12 +16,17 @@
 //! first executed after all others, and gets its place when that execution counts in an exact
 //! state.
 
+mod causes;
+#[cfg(test)]
+mod judge;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use solera_machine::{Job as _, JobId, RequestId, Without};
 
+use self::causes::{Basis, Causes, Mark, Shift};
 use super::attempts::Attempts;
 use super::classes::Classes;
 use super::job::{Done, Job, Source};
@@ -68,6 +73,8 @@ pub(crate) struct Versions<P: Procedures> {
     unreported: BTreeSet<OrderPlace>,
     /// Other executed operations whose responses have not been reported.
     ready: VecDeque<OrderPlace>,
+    /// What is kept to find the causes of revised responses.
+    causes: Causes,
     /// Number of jobs so far.
     jobs: u64,
     /// Number of executions so far, without those of operations that only read.
@@ -110,6 +117,10 @@ struct Operation<P: Procedures> {
     job: Option<JobId>,
     /// Result of an execution that waits for other operations.
     result: Option<Done<P>>,
+    /// Its move to its committed place.
+    shift: Option<Shift>,
+    /// The execution whose response a client got last.
+    basis: Option<Basis<P::Value>>,
 }
 
 /// An execution of an operation.
@@ -119,7 +130,7 @@ struct Execution<P: Procedures> {
     /// Values that it has read, except those that it wrote itself.
     reads: Values<P::Value>,
     /// Registers that it has written.
-    writes: BTreeSet<Name>,
+    writes: BTreeMap<Name, Mark>,
     /// Whether it replaces another execution.
     again: bool,
 }
@@ -144,6 +155,7 @@ impl<P: Procedures> Versions<P> {
             held: Results::default(),
             unreported: BTreeSet::new(),
             ready: VecDeque::new(),
+            causes: Causes::default(),
             jobs: 0,
             executions: 0,
             without: config.without,
@@ -180,8 +192,17 @@ impl<P: Procedures> Versions<P> {
         let classes = request.operation.as_ref().map(|it| procedures.classes(it));
         let classes = classes.unwrap_or_default();
         self.classes.add(&classes, place);
-        let (executed, job, result) = (None, None, None);
-        let operation = Operation { request, kind, is_short, classes, executed, job, result };
+        let operation = Operation {
+            request,
+            kind,
+            is_short,
+            classes,
+            executed: None,
+            job: None,
+            result: None,
+            shift: None,
+            basis: None,
+        };
         self.operations.insert(place, operation);
         let mut after = self.operations.range((Bound::Excluded(place), Bound::Unbounded));
         after.next().is_some_and(|(_, operation)| operation.executed.is_some())
@@ -248,13 +269,14 @@ impl<P: Procedures> Versions<P> {
         let mut affected: BTreeSet<(OrderPlace, Name)> = BTreeSet::new();
         let mut moved = Moved::Nothing;
         for (from, to, request) in moves {
-            let Some(operation) = self.operations.remove(from) else {
+            let Some(mut operation) = self.operations.remove(from) else {
                 self.insert(procedures, *to, Arc::clone(request), Kind::Other);
                 continue;
             };
             // If nothing lies between the places, every operation still reads what it has read.
             let between = (Bound::Excluded(*to), Bound::Excluded(*from));
             let jumps = self.operations.range(between).next().is_some();
+            operation.shift = Some(self.causes.shift(*from));
             self.relocate_entries(&operation, (*from, *to));
             if operation.executed.is_some() {
                 moved =
@@ -314,7 +336,7 @@ impl<P: Procedures> Versions<P> {
         (from, to): (OrderPlace, OrderPlace),
         mut affected: Option<&mut BTreeSet<(OrderPlace, Name)>>,
     ) {
-        for name in &executed.writes {
+        for name in executed.writes.keys() {
             if let Some(affected) = &mut affected {
                 affected.extend(self.readers_of(name, from).map(|it| (it, Arc::clone(name))));
             }
@@ -565,6 +587,9 @@ impl<P: Procedures> Versions<P> {
         let again = before.is_some();
         let (had_read, had_written) =
             before.map_or_else(Default::default, |before| (before.reads, before.writes));
+        if let Some(basis) = &mut operation.basis {
+            basis.replace(&had_read);
+        }
         match operation.kind {
             Kind::Other => self.ready.push_back(place),
             Kind::Awaited => drop(self.unreported.insert(place)),
@@ -577,28 +602,42 @@ impl<P: Procedures> Versions<P> {
         }
         self.invalid.remove(&place);
         self.close(place);
-        let written: BTreeSet<Name> = writes.keys().cloned().collect();
         for name in had_read.keys().filter(|name| !reads.contains_key(*name)) {
             self.forget_reader(name, place);
         }
         for name in reads.keys() {
             self.readers.entry(Arc::clone(name)).or_default().insert(place);
         }
-        let gone: Vec<Name> = had_written.difference(&written).cloned().collect();
+        let mark = |(name, version)| {
+            (Arc::clone(name), Mark::new(had_written.get(name).copied(), version))
+        };
+        let marks: BTreeMap<Name, Mark> = writes.iter().map(mark).collect();
+        let gone = had_written.keys().filter(|name| !marks.contains_key(*name));
+        let gone: Vec<Name> = gone.cloned().collect();
         if let Some(operation) = self.operations.get_mut(&place) {
-            operation.executed = Some(Execution { response, reads, writes: written, again });
+            operation.executed = Some(Execution { response, reads, writes: marks, again });
         }
-        for name in gone {
-            self.change_version(place, &name, None);
-        }
-        for (name, value) in writes {
-            self.change_version(place, &name, Some(value));
+        let changes = gone.into_iter().map(|name| (name, None));
+        for (name, value) in changes.chain(writes.into_iter().map(|(name, it)| (name, Some(it)))) {
+            self.change_version(place, &name, value, had_written.get(&name).copied());
         }
     }
 
     /// Sets or removes the version that an operation has written, and checks those that read it.
-    fn change_version(&mut self, place: OrderPlace, name: &Name, value: Option<Version<P::Value>>) {
-        if self.store.change(name, place, value) && self.without.keeps(Rule::ValidateWrites) {
+    /// `had` is the mark of the version before.
+    fn change_version(
+        &mut self,
+        place: OrderPlace,
+        name: &Name,
+        value: Option<Version<P::Value>>,
+        had: Option<Mark>,
+    ) {
+        let former = had.and_then(|mark| Some((self.store.version(name, place)?, mark)));
+        if !self.store.change(name, place, value) {
+            return;
+        }
+        self.note_change(place, name, former);
+        if self.without.keeps(Rule::ValidateWrites) {
             let readers: Vec<OrderPlace> = self.readers_of(name, place).collect();
             readers.into_iter().for_each(|reader| self.check(reader, name));
         }
@@ -683,9 +722,10 @@ impl<P: Procedures> Versions<P> {
             return None;
         }
         let operation = self.remove(place)?;
+        self.note_final(place, &operation);
         let executed = operation.executed?;
         // Every other operation comes later, and reads the same from the base as from the version.
-        executed.writes.iter().for_each(|name| self.store.make_final(name, place));
+        executed.writes.keys().for_each(|name| self.store.make_final(name, place));
         Some((operation.request, executed.response))
     }
 
@@ -723,6 +763,7 @@ mod tests {
     use solera_random::Random;
     use solera_time::{SiteId, Timestamp};
 
+    use super::judge::{Finals, Judge, first_writes};
     use super::*;
     use crate::context::Context;
     use crate::object::Access;
@@ -732,7 +773,7 @@ mod tests {
     /// removes these registers. Fails, without a write, if the sum of what was read is a multiple
     /// of five.
     #[derive(Debug)]
-    struct Mix;
+    pub(super) struct Mix;
 
     impl Procedures for Mix {
         type Operation = (Vec<u8>, Vec<u8>, u64);
@@ -859,7 +900,7 @@ mod tests {
     /// Changes an order at random, and compares the last responses with a sequential execution of
     /// the order that it has become. Returns the number of executions, and how many there would
     /// have been if every change repeated all operations after it.
-    fn compare(seed: u64) -> (u64, u64) {
+    fn compare(seed: u64, judge: &mut Judge) -> (u64, u64) {
         let mut random = Random::new(seed);
         let (mut order, mut versions) = (Order::new(), Versions::<Mix>::new(&config()));
         let slots = [0, 1, 3, 8][random.index(4)];
@@ -868,6 +909,8 @@ mod tests {
         let mut last: BTreeMap<OperationId, Result<u64, u64>> = BTreeMap::new();
         let mut literal = 0;
         let keys = 1 + random.below(12);
+        let mut finals = Finals::new();
+        judge.begin();
         for event in 1..60 {
             let tentative: Requests = order.tentative().cloned().collect();
             match random.below(10) {
@@ -880,8 +923,11 @@ mod tests {
                 }
                 1 => {
                     while !order.committed().is_empty()
+                        && let Some((place, writes)) = first_writes(&versions)
                         && let Some((request, response)) = versions.take_first()
                     {
+                        assert_eq!(place, OrderPlace::Committed(order.finals() + 1));
+                        finals.push((request.id, writes));
                         assert_eq!(order.make_final().map(|it| it.id), Some(request.id));
                         let (responses, after) = run(&base, &vec![Arc::clone(&request)]);
                         assert_eq!(response.as_deref(), responses.first(), "seed {seed}");
@@ -917,10 +963,11 @@ mod tests {
                     let read = versions.store.read(&[key], OrderPlace::End).map(|value| *value);
                     assert_eq!(read, after.get(&[key][..]).copied(), "seed {seed}");
                 }
+                judge.look(&mut random, &mut versions, &finals);
             }
         }
         let written = versions.operations.values().filter_map(|it| it.executed.as_ref());
-        let written: BTreeSet<&Name> = written.flat_map(|it| &it.writes).collect();
+        let written: BTreeSet<&Name> = written.flat_map(|it| it.writes.keys()).collect();
         let kept = versions.store.unfinished();
         assert_eq!(kept, written.len(), "versions belong to operations that are not final");
         (versions.executions, literal)
@@ -929,11 +976,13 @@ mod tests {
     #[test]
     fn the_last_responses_are_those_of_a_sequential_execution() {
         let (mut executions, mut literal) = (0, 0);
+        let mut judge = Judge::default();
         for seed in 0..3_000 {
-            let counts = compare(seed);
+            let counts = compare(seed, &mut judge);
             executions += counts.0;
             literal += counts.1;
         }
+        assert!(judge.revised > 5_000, "{} causes were judged", judge.revised);
         assert!(executions * 2 < literal, "{executions} executions instead of {literal}");
     }
 }

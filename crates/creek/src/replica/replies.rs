@@ -108,12 +108,16 @@ impl<P: Procedures> Replica<P> {
             return;
         }
         awaited.sent = Some(Arc::clone(&response));
+        let place = self.order.tentative_place(request);
+        let cause = place.filter(|_| !is_first).and_then(|place| self.execution.cause(place));
+        place.into_iter().for_each(|place| self.execution.note_seen(place));
         let (client, last) = (awaited.request, is_weak && !awaited.track);
         if last {
             self.take_awaited(id);
         }
         let response = Arc::unwrap_or_clone(response);
-        let tentative = Tentative { id: Some(id), response, claim: self.claim_of(request) };
+        let claim = self.claim_of(request);
+        let tentative = Tentative { id: Some(id), response, claim, cause };
         if is_first {
             self.reply(client, Response::Tentative(tentative), last);
         } else {
@@ -157,7 +161,7 @@ impl<P: Procedures> Replica<P> {
             Some(before) => self.config.trace.then(|| then(before)),
             None => self.claim(OrderPlace::End),
         };
-        let tentative = Tentative { id: None, response, claim };
+        let tentative = Tentative { id: None, response, claim, cause: None };
         self.reply(client, Response::Tentative(tentative), true);
     }
 }

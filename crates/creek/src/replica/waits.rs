@@ -228,9 +228,13 @@ impl<P: Procedures> Replica<P> {
         let kept = self.streams.get(id).cloned();
         let operation = operation.or(kept.as_deref());
         let claim = operation.and_then(|operation| self.claim_of(operation));
+        let place = operation.and_then(|operation| self.order.tentative_place(operation));
+        let cause = place.and_then(|place| self.execution.cause(place));
+        place.into_iter().for_each(|place| self.execution.note_seen(place));
         self.waits.cancel(request);
         self.rare(rare::FOLLOWED);
-        let tentative = Tentative { id: Some(id), response: P::Response::clone(&last), claim };
+        let response = P::Response::clone(&last);
+        let tentative = Tentative { id: Some(id), response, claim, cause };
         self.reply(request, Response::Revised(tentative), true);
     }
 

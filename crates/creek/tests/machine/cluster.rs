@@ -13,11 +13,12 @@ use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 
 pub(crate) const SITES: usize = 3;
 
-/// Appends a letter to the only register, and returns all letters.
+/// Appends a letter to the only register, and returns all letters; or replaces all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Letters {
     Append(char),
     Read,
+    Replace(char),
 }
 
 pub(crate) struct Text;
@@ -28,6 +29,10 @@ impl Procedures for Text {
     type Response = String;
 
     fn execute(&self, letters: &Letters, registers: &mut dyn Access<String>) -> String {
+        if let Letters::Replace(letter) = letters {
+            registers.write(b"text", Some(letter.to_string()));
+            return letter.to_string();
+        }
         let mut text = registers.read(b"text").unwrap_or_default();
         if let Letters::Append(letter) = letters {
             text.push(*letter);

@@ -188,7 +188,7 @@ impl History {
             return;
         }
         let (Reply::Tentative(tentative) | Reply::Revised(tentative)) = reply else { return };
-        let Tentative { id, response, claim } = tentative;
+        let Tentative { id, response, claim, .. } = tentative;
         let claim = claim.unwrap();
         if issued.id != id {
             self.violations.push(format!("{id:?}: a reply to another request"));

@@ -37,8 +37,9 @@ struct Next {
 
 #[derive(Debug)]
 enum Later {
-    /// The result has changed, and the client wants all changes.
-    Revised(Returned),
+    /// The result has changed because of an operation, if the site knows which, and the client
+    /// wants all changes.
+    Revised(Returned, Option<OperationId>),
     Stable(Returned),
     /// There will be no result, for the reason in this error reply.
     Failed(String),
@@ -98,15 +99,19 @@ impl<W: Context> ClientSession<W> {
             return;
         }
         let name = match result {
-            Later::Revised(_) => "solera.revised",
+            Later::Revised(..) => "solera.revised",
             Later::Stable(_) | Later::Failed(_) => "solera.stable",
         };
-        self.out.push(3);
+        self.out.push(if matches!(result, Later::Revised(..)) { 4 } else { 3 });
         self.out.bulk(name.as_bytes());
         self.out.bulk(Ticket(id).to_string().as_bytes());
         match result {
-            Later::Revised(returned) => {
+            Later::Revised(returned, cause) => {
                 write_returned(&mut self.out, &returned);
+                match cause {
+                    Some(cause) => self.out.bulk(Ticket(cause).to_string().as_bytes()),
+                    None => self.out.null(),
+                }
                 self.follow(id, Some(returned));
             }
             Later::Stable(returned) => write_returned(&mut self.out, &returned),
@@ -141,7 +146,7 @@ async fn next_result<W: Context>(
             }
         };
         let result = match response {
-            Response::Revised(revised) => Later::Revised(revised.response),
+            Response::Revised(revised) => Later::Revised(revised.response, revised.cause),
             Response::Stable { response, .. } => Later::Stable(response),
             Response::Forgotten { .. } => Later::Failed(forgotten(id)),
             Response::Lost { .. } => Later::Failed(lost(id, worker.site_name(id.site))),

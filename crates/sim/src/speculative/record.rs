@@ -152,8 +152,10 @@ impl Record {
         let issued = self.issued(request)?;
         let first = if issued.invocation.strong { ReplyKind::Tentative } else { ReplyKind::Weak };
         let (kind, id, order, result) = match response {
-            Response::Tentative(Tentative { id, response, claim }) => (first, id, claim?, response),
-            Response::Revised(Tentative { id, response, claim }) => {
+            Response::Tentative(Tentative { id, response, claim, .. }) => {
+                (first, id, claim?, response)
+            }
+            Response::Revised(Tentative { id, response, claim, .. }) => {
                 (ReplyKind::Revised, id, claim?, response)
             }
             Response::Stable { id, position, response } => {

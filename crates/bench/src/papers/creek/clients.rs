@@ -244,7 +244,7 @@ mod tests {
         let class = Class::of(&operation);
         let id = OperationId { site: SiteId(0), run: 1, event: 1 };
         let [first, stable, response] = replies.map(Found::StockLevel);
-        let tentative = Tentative { id: Some(id), response: first, claim: None };
+        let tentative = Tentative { id: Some(id), response: first, claim: None, cause: None };
         clients.answered(RequestId(0), Response::Tentative(tentative), 1);
         let stable = Response::Stable { id, position: 1, response: stable };
         clients.answered(RequestId(0), stable, 2);
