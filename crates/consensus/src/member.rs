@@ -106,6 +106,7 @@ impl<B: Clone> Member<B> {
     /// If all members count a site before one of them composes a snapshot for it, then the site
     /// lacks no forgotten slot.
     pub fn set_learners(&mut self, learners: Vec<(SiteId, u32)>) {
+        // Reports of former members end with the term.
         if let Role::Leader(leader) = &mut self.participant.role {
             let former = self.learners.iter().filter(|learner| !learners.contains(learner));
             former.for_each(|(site, _)| leader.forget_report(*site));

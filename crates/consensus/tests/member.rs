@@ -305,8 +305,6 @@ fn ids_are_delivered_once_and_in_the_order_of_their_run() {
     assert_eq!(again.learn(3), []);
 }
 
-/// A checkpoint that was taken while the member went on, and the records since it began, contain
-/// what the member knows.
 /// A site that will join decides nothing, and no slot is forgotten that it has not delivered.
 #[test]
 fn a_leader_forgets_nothing_that_a_learner_may_lack() {
@@ -340,6 +338,8 @@ fn a_leader_forgets_nothing_that_a_learner_may_lack() {
     assert_eq!(members_report(&mut site, 2), Slot(2));
 }
 
+/// A checkpoint that was taken while the member went on, and the records since it began, contain
+/// what the member knows.
 #[test]
 fn a_checkpoint_and_later_records_restore_a_member() {
     let mut site = Site::new(1, 5);

@@ -96,6 +96,7 @@ fn parts<P: Procedures>(
     parts.extend(committed.chunks(keys).map(|some| Part::Committed(some.to_vec())));
     let history: Vec<_> = replica.history.iter().cloned().collect();
     parts.extend(history.chunks(keys).map(|some| Part::History(some.to_vec())));
+    parts.push_back(Part::Closed(replica.departures.closed()));
     if for_other {
         parts.push_back(Part::Delivered(consensus.snapshot()));
         return parts;

@@ -91,14 +91,21 @@ impl Comparison {
         self.different.remove(&site);
     }
 
-    /// Returns the differences, if there are any, in a space of so many sites.
-    pub(crate) fn divergence(&self, sites: usize) -> Option<Divergence> {
+    /// Returns the differences, if there are any. Only those of members stop a site.
+    pub(crate) fn divergence(
+        &self,
+        me: SiteId,
+        members: impl Iterator<Item = SiteId>,
+    ) -> Option<Divergence> {
         let (first, position) = self.different.iter().min_by_key(|(_, position)| **position)?;
+        let others: Vec<SiteId> = members.filter(|site| *site != me).collect();
+        let differing = others.iter().filter(|site| self.different.contains_key(site)).count();
+        let sites = others.len() + 1;
         Some(Divergence {
             after: self.last_equal(*first).min(position - 1),
             position: *position,
             sites: self.different.keys().copied().collect(),
-            is_stopped: sites.saturating_sub(self.different.len()) <= sites / 2,
+            is_stopped: sites - differing <= sites / 2,
         })
     }
 
@@ -112,6 +119,10 @@ impl Comparison {
 mod tests {
     use super::*;
 
+    fn divergence(comparison: &Comparison, sites: usize) -> Option<Divergence> {
+        comparison.divergence(SiteId(0), SiteId::all(sites))
+    }
+
     fn site(number: u8) -> SiteId {
         SiteId(number)
     }
@@ -121,20 +132,26 @@ mod tests {
         let mut comparison = Comparison::default();
         comparison.compare(site(1), 10, Digest(7), Digest(7));
         comparison.compare(site(2), 12, Digest(8), Digest(8));
-        assert_eq!(comparison.divergence(3), None);
+        assert_eq!(divergence(&comparison, 3), None);
         assert_eq!(comparison.probe(site(1)), None);
         comparison.compare(site(1), 20, Digest(1), Digest(2));
         assert_eq!(comparison.probe(site(1)), Some(15));
         let one = Divergence { after: 10, position: 20, sites: vec![site(1)], is_stopped: false };
-        assert_eq!(comparison.divergence(3), Some(one.clone()));
+        assert_eq!(divergence(&comparison, 3), Some(one.clone()));
         // Neither of two sites knows which one is right.
-        assert_eq!(comparison.divergence(2), Some(Divergence { is_stopped: true, ..one }));
+        assert_eq!(
+            divergence(&comparison, 2),
+            Some(Divergence { is_stopped: true, ..one.clone() })
+        );
+        // A site that joins stops nobody.
+        let members = [site(0), site(2)].into_iter();
+        assert_eq!(comparison.divergence(site(0), members), Some(one));
         comparison.compare(site(2), 15, Digest(1), Digest(2));
         let sites = vec![site(1), site(2)];
         let both = Divergence { after: 12, position: 15, sites, is_stopped: true };
-        assert_eq!(comparison.divergence(3), Some(both.clone()));
-        assert_eq!(comparison.divergence(4), Some(both.clone()));
-        assert_eq!(comparison.divergence(5), Some(Divergence { is_stopped: false, ..both }));
+        assert_eq!(divergence(&comparison, 3), Some(both.clone()));
+        assert_eq!(divergence(&comparison, 4), Some(both.clone()));
+        assert_eq!(divergence(&comparison, 5), Some(Divergence { is_stopped: false, ..both }));
         comparison.compare(site(2), 13, Digest(1), Digest(2));
         assert_eq!(comparison.probe(site(2)), None);
     }
@@ -146,12 +163,12 @@ mod tests {
         comparison.expect(site(1), 9, Digest(90));
         comparison.expect(site(2), 5, Digest(51));
         comparison.reach(4, Digest(50));
-        assert_eq!(comparison.divergence(3), None);
+        assert_eq!(divergence(&comparison, 3), None);
         comparison.reach(5, Digest(50));
         let differs = Divergence { after: 0, position: 5, sites: vec![site(2)], is_stopped: false };
-        assert_eq!(comparison.divergence(3), Some(differs));
+        assert_eq!(divergence(&comparison, 3), Some(differs));
         comparison.expect(site(1), 9, Digest(90));
         comparison.reach(9, Digest(91));
-        assert!(comparison.divergence(3).is_some_and(|it| it.is_stopped));
+        assert!(divergence(&comparison, 3).is_some_and(|it| it.is_stopped));
     }
 }

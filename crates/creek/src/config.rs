@@ -122,6 +122,9 @@ pub struct Limits {
     pub tentative: usize,
     /// Number of final operations that the machine keeps, with their responses.
     pub history: usize,
+    /// Approximate size of the pieces in which a joining site fetches another site's data, in
+    /// bytes.
+    pub piece: usize,
 }
 
 /// The way in which a machine executes operations. Both give the same responses for the same order.
@@ -190,6 +193,7 @@ impl Default for Limits {
             streams: 1_000,
             tentative: 1_000_000,
             history: 10_000,
+            piece: 1 << 20,
         }
     }
 }

@@ -36,7 +36,7 @@
 //! | `replica::waits` | requests that wait for an operation or a past |
 //! | `replica::baselines` | other replication schemes, for comparisons |
 //! | `replica::gossip` | exchange of streams; operations without effect that commit others |
-//! | `replica::departures` | what remains of the operations of sites that have left |
+//! | `replica::departures` | operations of sites that have left |
 //! | `sites` | the list of sites |
 //! | `machine` | the machine: a replica with the conditional atomic broadcast |
 //! | `machine::joining` | transfer of data to a joining site |
@@ -62,9 +62,9 @@
 //!   differ. The pseudocode returns the response of each execution (Alg. 1 l. 71).
 //!
 //! # What is missing
-//! A context has a range for each strong operation between weak ones that is
-//! undecided, and one for each former run, so contexts grow in a long partition. A forged timestamp
-//! at the end of time keeps the tentative list from becoming empty.
+//! A context has a range for each strong operation between weak ones that is undecided, and one for
+//! each former run, so contexts grow in a long partition. If an operation has a forged timestamp
+//! that is the greatest possible one, the tentative list never becomes empty.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -140,11 +140,11 @@ pub use execution::{Done, Job, Registers};
 pub use finals::Final;
 pub use ids::{OperationId, StreamId};
 pub use machine::{Creek, Status};
-pub use message::{Event, Message, Output, Transfer};
+pub use message::{Event, Message, Output, Piece, Transfer};
 pub use object::{Access, Add, Procedures, RegisterKey};
 pub use past::Past;
 pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
-pub use record::{Part, Record, Rest};
+pub use record::{Closed, Part, Record, Rest};
 pub use recovery::Recovery;
 pub use request::Request;

@@ -43,6 +43,8 @@ pub struct Creek<P: Procedures> {
     pub(crate) joining: Option<Joining>,
     /// Transfers to joining sites.
     pub(crate) donations: Donations<P>,
+    /// Number of times that this machine has begun to send its data to a joining site.
+    pub(crate) snapshots: u64,
 }
 
 /// Numbers of a machine, for checks and metrics.
@@ -107,7 +109,7 @@ impl<P: Procedures> Creek<P> {
         let consensus = Creek::<P>::member(&config);
         let joining = (config.generation > 0).then(Joining::default);
         let replica = Replica::new(config, procedures);
-        Creek { replica, consensus, joining, donations: Donations::new() }
+        Creek { replica, consensus, joining, donations: Donations::new(), snapshots: 0 }
     }
 
     /// Creates a member of the broadcast that has not begun.
@@ -153,7 +155,7 @@ impl<P: Procedures> Creek<P> {
     /// operations of a past.
     pub fn sites_with(&self, past: &Past) -> usize {
         let streams = &self.replica.streams;
-        let others = self.replica.sites.members().map(Some);
+        let others = self.replica.sites.other_members().map(Some);
         let has = |site: &Option<SiteId>| past.lasts().all(|id| streams.has(*site, id));
         others.chain([None]).filter(has).count()
     }
@@ -254,9 +256,7 @@ impl<P: Procedures> Creek<P> {
     fn on_message(&mut self, now: Now, from: SiteId, message: Message<P::Operation>) {
         match message {
             Message::Admitted { stage } => self.on_admitted(now.monotonic, from, stage),
-            Message::Piece { transfer, piece, parts, last } => {
-                self.on_piece(now, (transfer, piece), parts, last);
-            }
+            Message::Piece(piece) => self.on_piece(now, from, piece),
             // A joining site has nothing to which other messages could apply.
             _ if self.joining.is_some() => {}
             Message::Fetch { transfer, piece } => self.on_fetch(from, transfer, piece),
@@ -282,7 +282,7 @@ impl<P: Procedures> Participant for Creek<P> {
         let joining = sites.joining();
         self.donations.retain(|site, _| joining.iter().any(|(it, _)| it == site));
         self.consensus.set_learners(joining);
-        let (number, members) = (sites.configuration(), sites.all_members());
+        let (number, members) = (sites.configuration(), sites.members());
         let bodies = Bodies(&self.replica);
         self.consensus.set_members(now.monotonic, &bodies, number, members);
         if self.consensus.has_begun() {
@@ -294,7 +294,7 @@ impl<P: Procedures> Participant for Creek<P> {
     fn has_completed_removals(&self) -> bool {
         let sites = &self.replica.sites;
         !sites.are_leaving()
-            || self.replica.has_agreed_on_departures() && self.consensus.is_established()
+            || self.replica.has_closed_departures() && self.consensus.is_established()
     }
 
     fn is_filled(&self) -> bool {
@@ -317,7 +317,7 @@ impl<P: Procedures> Machine for Creek<P> {
         self.begin_step(now);
         match input {
             Input::<P>::Message { from, generation, message } => {
-                if self.replica.sites.hears(from.site, generation) {
+                if self.replica.sites.accepts(from.site, generation) {
                     self.on_message(now, from.site, message);
                 }
             }

@@ -96,8 +96,8 @@ pub enum Message<O> {
     Left {
         /// Stages of all sites in the sender's list of sites.
         stages: Vec<u64>,
-        /// The streams of former members and of former generations of members, in order, each with
-        /// the last event that the sender has without a gap. Streams without an event are left out.
+        /// The streams of the last ended generation of each site, in order, each with the last
+        /// event that the sender has without a gap. Streams without an event are left out.
         heads: Vec<(StreamId, u64)>,
         /// Whether the message answers another one, and is not answered itself.
         answer: bool,
@@ -121,24 +121,30 @@ pub enum Message<O> {
         piece: u64,
     },
     /// A piece of the sender's data.
-    Piece {
-        /// The transfer.
-        transfer: Transfer,
-        /// Number of the piece.
-        piece: u64,
-        /// Encoded [parts](crate::Part).
-        parts: Vec<Vec<u8>>,
-        /// Whether it is the last piece.
-        last: bool,
-    },
+    Piece(Piece),
 }
 
-/// Names a transfer of data to a joining site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A piece of a site's data as of one moment, for a joining site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// The transfer.
+    pub transfer: Transfer,
+    /// The sender's name of its data. All pieces of a transfer must have the same.
+    pub snapshot: Transfer,
+    /// Number of the piece.
+    pub piece: u64,
+    /// Encoded [parts](crate::Part).
+    pub parts: Vec<Vec<u8>>,
+    /// Whether it is the last piece.
+    pub last: bool,
+}
+
+/// Names a transfer of data to a joining site, or what a donor sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Run of the joining site.
+    /// Run of the site that names it.
     pub run: u64,
-    /// Number of the transfer within the run.
+    /// Number within the run.
     pub number: u64,
 }
 
@@ -155,7 +161,7 @@ impl<O> Message<O> {
             Message::Join { .. } => "creek join",
             Message::Admitted { .. } => "creek admitted",
             Message::Fetch { .. } => "creek fetch",
-            Message::Piece { .. } => "creek piece",
+            Message::Piece(_) => "creek piece",
         }
     }
 }
@@ -196,7 +202,7 @@ impl<O: Serialize + DeserializeOwned> OfProtocol for Message<O> {
             Message::Join { .. }
             | Message::Admitted { .. }
             | Message::Fetch { .. }
-            | Message::Piece { .. } => true,
+            | Message::Piece(_) => true,
         };
         fits && from.site != to.site
             && from.worker == to.worker

@@ -43,6 +43,8 @@ solera_machine::rare_paths! {
     WAITED_FOR_LOST = "creek: a client waited for an operation that was lost";
     /// A joining site has another site's data.
     FILLED = "creek: a joining site took over the data of another one";
+    /// A donor was restarted during a transfer.
+    FETCHES_AGAIN = "creek: a joining site fetches again because its donor was restarted";
     /// A joining site fetches the data of another donor.
     NEXT_DONOR = "creek: a joining site turned to another donor";
     /// A promise contained operations that the site lacked.

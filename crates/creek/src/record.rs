@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use solera_machine::{DecodeError, Protocol};
-use solera_time::Timestamp;
+use solera_time::{SiteId, Timestamp};
 
 use crate::context::Context;
 use crate::digest::Digest;
 use crate::finals::Final;
-use crate::ids::StreamId;
+use crate::ids::{OperationId, StreamId};
 use crate::object::RegisterKey;
 use crate::protocol::PROTOCOL;
 use crate::request::Request;
@@ -31,6 +31,17 @@ pub enum Record<O> {
     Fetched(Vec<u8>),
     /// The joining site has all parts, and begins with them.
     Filled,
+    /// All sites have the same operations of these generations, and never get more.
+    Closed(Closed),
+}
+
+/// Generations of sites that are closed, and operations that are lost with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closed {
+    /// Number of closed generations of each site that has some.
+    pub generations: Vec<(SiteId, u64)>,
+    /// Operations that are never executed.
+    pub lost: Vec<OperationId>,
 }
 
 /// A part of a checkpoint. All parts hold the state at the time of the first one.
@@ -53,6 +64,8 @@ pub enum Part<O, V, R> {
     Delivered(solera_consensus::Snapshot),
     /// The site has joined with the data of another one.
     Filled,
+    /// Closed generations of sites.
+    Closed(Closed),
 }
 
 /// State whose size depends on the numbers of streams and of gaps in them.

@@ -44,7 +44,11 @@ impl<P: Procedures> Recovery<P> {
         self.loading.place_kept(&mut self.machine.replica);
         let Creek { replica, consensus, .. } = &mut self.machine;
         match record {
-            Record::Started { run } => replica.run = run.max(replica.run),
+            Record::Started { run } => {
+                replica.run = run.max(replica.run);
+                // A crash has interrupted the transfer.
+                self.fetched.clear();
+            }
             Record::Operation(request) => replica.restore(request),
             Record::Consensus(record) => {
                 let delivery = consensus.restore(record).map_err(|error| error.to_string())?;
@@ -53,6 +57,7 @@ impl<P: Procedures> Recovery<P> {
                 }
             }
             Record::Fetched(part) => self.fetched.push(part),
+            Record::Closed(closed) => replica.restore_closed(closed),
             Record::Filled => {
                 let parts = std::mem::take(&mut self.fetched);
                 self.machine.take_over(&parts)?;

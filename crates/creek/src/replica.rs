@@ -45,7 +45,7 @@ pub(crate) struct Replica<P: Procedures> {
     pub(crate) sites: Sites,
     /// Whether the site has the data with which it begins. A joining site fetches it.
     pub(crate) is_filled: bool,
-    departures: Departures,
+    pub(crate) departures: Departures,
     pub(crate) run: u64,
     /// Number of operations that were invoked in this run (Alg. 1 l. 5, `currEventNo`).
     event: u64,
@@ -220,12 +220,13 @@ impl<P: Procedures> Replica<P> {
         SiteId::all(list.sites()).filter(|it| !is_other(it)).for_each(|site| {
             self.comparison.forget(site);
         });
-        self.reopen_departures();
+        self.forget_departures();
     }
 
     /// Begins with the data of another site.
     pub(crate) fn begin_filled(&mut self) {
-        self.is_filled = true;
+        // Fetched operations are executed before any client is answered.
+        self.execution.start(StreamId { site: self.me(), run: self.run });
         self.previous = self.streams.last_run(self.me());
         self.rare(rare::FILLED);
         self.trace(Event::Filled(self.order.finals()));
@@ -233,7 +234,7 @@ impl<P: Procedures> Replica<P> {
 
     /// Returns the differences between the results of this site and those of others.
     pub(crate) fn divergence(&self) -> Option<Divergence> {
-        self.comparison.divergence(self.sites.count())
+        self.comparison.divergence(self.me(), self.sites.members())
     }
 
     /// Returns these differences if the site gives no results because of them.
@@ -447,6 +448,10 @@ impl<P: Procedures> Replica<P> {
 
     /// Puts a delivered operation in its place (Creek Alg. 1 l. 24, l. 29–31).
     pub(crate) fn deliver(&mut self, now: Monotonic, request: Arc<Request<P::Operation>>) {
+        if self.departures.has_lost(request.id) {
+            // A checkpoint contains it.
+            return self.frontier.take_all(request.id);
+        }
         if let Some(cast) = request.cast() {
             if self.is_delivered(cast) || self.undecided.contains_key(&cast) {
                 // Two operations of a correct site never have the same cast. All sites drop the

@@ -1,16 +1,14 @@
-//! The sites that take part in a space, as the list of sites has them.
+//! The sites that take part in a space, according to the list of sites.
 
 use solera_membership::{Members, SiteStatus};
 use solera_time::SiteId;
 
 use crate::config::Config;
-use crate::ids::StreamId;
 
-/// What a machine derives from the list of sites.
+/// The list of sites, as one site uses it.
 #[derive(Debug)]
 pub(crate) struct Sites {
     me: SiteId,
-    founders: usize,
     list: Members,
 }
 
@@ -18,7 +16,7 @@ impl Sites {
     pub(crate) fn new(config: &Config) -> Sites {
         let Config { address, topology, founders, generation, .. } = config;
         let list = Members::at_start(topology.sites(), *founders, address.site, *generation);
-        Sites { me: address.site, founders: *founders, list }
+        Sites { me: address.site, list }
     }
 
     /// Replaces the list. Returns whether it differs.
@@ -28,14 +26,14 @@ impl Sites {
         differs
     }
 
-    /// Returns the other members.
+    /// Returns the members, this site included if it is one.
     pub(crate) fn members(&self) -> impl Iterator<Item = SiteId> + '_ {
-        self.list.members().filter(|site| *site != self.me)
+        self.list.members()
     }
 
-    /// Returns the number of members.
-    pub(crate) fn count(&self) -> usize {
-        self.list.members().count()
+    /// Returns the other members.
+    pub(crate) fn other_members(&self) -> impl Iterator<Item = SiteId> + '_ {
+        self.members().filter(|site| *site != self.me)
     }
 
     /// Returns the other sites that need all operations: those that are members or join.
@@ -66,7 +64,7 @@ impl Sites {
     }
 
     /// Returns whether messages of a generation of a site are accepted.
-    pub(crate) fn hears(&self, site: SiteId, generation: u32) -> bool {
+    pub(crate) fn accepts(&self, site: SiteId, generation: u32) -> bool {
         let takes_part = matches!(self.list.status(site), SiteStatus::Member | SiteStatus::Joining);
         takes_part && self.list.generation(site) == generation
     }
@@ -76,28 +74,20 @@ impl Sites {
         SiteId::all(self.list.sites()).map(|site| self.list.stage(site)).collect()
     }
 
-    /// Returns whether a member may have left, now or in an earlier generation. A site that was
-    /// listed later and never was a member looks like one that has left.
-    pub(crate) fn have_left(&self) -> bool {
-        let stays = |site| self.list.generation(site) == 0 && self.list.is_member(site);
-        SiteId::all(self.list.sites()).any(|site| !stays(site))
-    }
-
     /// Returns whether a site is leaving.
     pub(crate) fn are_leaving(&self) -> bool {
         self.list.which(SiteStatus::Leaving).next().is_some()
     }
 
-    /// Returns whether a stream belongs to a site that has left, or to an earlier generation of a
-    /// site. No site takes operations from its origin any more.
-    pub(crate) fn is_closed(&self, stream: StreamId) -> bool {
-        if stream.site.index() >= self.list.sites() {
-            return false;
-        }
-        let has_left =
-            matches!(self.list.status(stream.site), SiteStatus::Leaving | SiteStatus::Gone);
-        let generation = u64::from(self.list.generation(stream.site));
-        stream.generation() < generation || has_left && stream.generation() == generation
+    /// Returns, for each site, the number of its generations that have ended. No site takes
+    /// operations from them any more.
+    pub(crate) fn ended(&self) -> impl Iterator<Item = (SiteId, u64)> + '_ {
+        SiteId::all(self.list.sites()).map(|site| {
+            let has_left = matches!(self.list.status(site), SiteStatus::Leaving | SiteStatus::Gone);
+            let never_was = self.list.is_new(site);
+            let last = u64::from(has_left && !never_was);
+            (site, u64::from(self.list.generation(site)) + last)
+        })
     }
 
     /// Returns the number of the configuration in which the members agree. It grows whenever a site
@@ -105,24 +95,16 @@ impl Sites {
     /// number 0.
     pub(crate) fn configuration(&self) -> u64 {
         // A site enters with each fourth stage, and leaves with the next one.
-        let of = |list: &Members, site| {
-            let stage = list.stage(site);
-            2 * (stage / 4) + u64::from(!stage.is_multiple_of(4))
+        let of = |site| match self.list.changes(site) {
+            0 => 0,
+            stage => 2 * (stage / 4) + u64::from(!stage.is_multiple_of(4)),
         };
-        let founding = Members::founded(self.founders, self.list.sites());
-        let all = || SiteId::all(self.list.sites());
-        let now: u64 = all().map(|site| of(&self.list, site)).sum();
-        let first: u64 = all().map(|site| of(&founding, site)).sum();
+        let changes: u64 = SiteId::all(self.list.sites()).map(of).sum();
         let who: u64 = self.list.members().map(|site| 1 << site.0).sum();
-        match now - first {
+        match changes {
             0 => 0,
             changes => (changes << 8) | who,
         }
-    }
-
-    /// Returns the members, this site included if it is one.
-    pub(crate) fn all_members(&self) -> impl Iterator<Item = SiteId> + '_ {
-        self.list.members()
     }
 }
 
@@ -138,54 +120,55 @@ mod tests {
 
     const A: SiteId = SiteId(0);
     const C: SiteId = SiteId(2);
+    const GAP: Gap = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
 
-    fn sites(generation: u32) -> Sites {
-        let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1, 1] });
-        let address = Address { site: A, worker: 0 };
-        Sites::new(&Config { generation, ..Config::new(address, topology) })
+    fn with(list: &Members) -> Sites {
+        let topology = Arc::new(Topology { partitions: 1, workers: vec![1; list.sites()] });
+        let mut sites = Sites::new(&Config::new(Address { site: A, worker: 0 }, topology));
+        sites.set(list);
+        sites
+    }
+
+    /// The lists while a site leaves and joins again.
+    fn lists(first: Members) -> [Members; 5] {
+        let leaving = first.changed(A, C, Change::Remove).unwrap();
+        let gone = leaving.closed(C, GAP);
+        let joining = gone.changed(A, C, Change::Add).unwrap();
+        let joined = joining.joined(C, Timestamp(3));
+        [first, leaving, gone, joining, joined]
     }
 
     #[test]
     fn configurations_change_when_the_members_do() {
-        let mut sites = sites(0);
-        assert_eq!((sites.configuration(), sites.have_left()), (0, false));
-        let first = Members::new(3);
-        let leaving = first.changed(A, C, Change::Remove).unwrap();
-        let other = first.changed(A, SiteId(1), Change::Remove).unwrap();
-        let gap = Gap { cut: Timestamp(1), end: Timestamp(2) };
-        let gone = leaving.closed(C, gap);
-        let joining = gone.changed(A, C, Change::Add).unwrap();
-        let joined = joining.joined(C, Timestamp(3));
-        let mut numbers = vec![0];
-        for list in [&leaving, &gone, &joining, &joined] {
-            assert!(sites.set(list) && !sites.set(list));
-            assert!(sites.have_left());
-            numbers.push(sites.configuration());
-        }
+        let lists = lists(Members::new(3));
+        let numbers = lists.each_ref().map(|list| with(list).configuration());
+        assert_eq!(numbers[0], 0);
         assert!(numbers[1] > 0 && numbers[4] > numbers[1], "{numbers:?}");
         assert_eq!([numbers[2], numbers[3]], [numbers[1]; 2]);
-        sites.set(&other);
-        assert_ne!(sites.configuration(), numbers[1]);
+        let other = lists[0].changed(A, SiteId(1), Change::Remove).unwrap();
+        assert_ne!(with(&other).configuration(), numbers[1]);
+    }
+
+    /// The data of a site that was listed later begins with a list of all sites.
+    #[test]
+    fn a_site_that_was_listed_later_has_the_numbers_of_the_others() {
+        let former = Members::founded(2, 3).changed(A, C, Change::Add).unwrap();
+        let mut own = Members::at_start(3, 3, C, 1);
+        own.merge(&former);
+        assert_eq!(with(&own).configuration(), with(&former).configuration());
+        assert_eq!(with(&Members::founded(2, 3)).configuration(), 0);
+        assert_eq!(with(&Members::founded(2, 3)).ended().collect::<Vec<_>>()[2], (C, 0));
     }
 
     #[test]
-    fn streams_of_former_generations_are_closed() {
-        let mut sites = sites(0);
-        let [old, new] = [0, 1].map(|it| StreamId { site: C, run: before_runs(it) + 1 });
-        let first = Members::new(3);
-        let leaving = first.changed(A, C, Change::Remove).unwrap();
-        let gap = Gap { cut: Timestamp(1), end: Timestamp(2) };
-        let joining = leaving.closed(C, gap).changed(A, C, Change::Add).unwrap();
-        let mut closed = |list: &Members| {
-            sites.set(list);
-            [sites.is_closed(old), sites.is_closed(new), sites.hears(C, 0), sites.hears(C, 1)]
-        };
-        assert_eq!(closed(&first), [false, false, true, false]);
-        assert_eq!(closed(&leaving), [true, false, false, false]);
-        assert_eq!(closed(&joining), [true, false, false, true]);
-        let leaving = joining.changed(A, C, Change::Remove).unwrap();
-        assert_eq!(closed(&leaving), [true, true, false, false]);
+    fn generations_end_when_their_sites_leave() {
+        let [first, leaving, gone, joining, joined] = lists(Members::new(3));
+        let ended = |list: &Members| with(list).ended().collect::<Vec<_>>()[2].1;
+        assert_eq!([&first, &leaving, &gone, &joining, &joined].map(ended), [0, 1, 1, 1, 1]);
+        assert_eq!(ended(&joining.changed(A, C, Change::Remove).unwrap()), 2);
+        let accepts = |list: &Members| [0, 1].map(|it| with(list).accepts(C, it));
+        assert_eq!(accepts(&first), [true, false]);
+        assert_eq!(accepts(&leaving), [false, false]);
+        assert_eq!(accepts(&joining), [false, true]);
     }
-
-    use crate::ids::before_runs;
 }

@@ -286,9 +286,9 @@ impl<O: Serialize> Streams<O> {
         heads.filter(|(_, head)| *head > 0)
     }
 
-    /// Forgets what lies after a gap in a stream: no site has what is missing.
-    pub(crate) fn close(&mut self, id: StreamId) {
-        if let Some(stream) = self.streams.get_mut(&id) {
+    /// Forgets what lies after gaps in closed streams: no site has what is missing.
+    pub(crate) fn close(&mut self, is_closed: impl Fn(StreamId) -> bool) {
+        for (_, stream) in self.streams.iter_mut().filter(|(id, _)| is_closed(**id)) {
             stream.early.clear();
             stream.greatest = stream.head();
         }

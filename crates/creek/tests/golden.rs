@@ -13,8 +13,8 @@ use std::sync::Arc;
 use golden::judge;
 use solera_consensus::{CastId, Message as Agreement, Part as AgreementPart, Slot, Snapshot};
 use solera_creek::{
-    Context, Digest, Final, Message, OperationId, PROTOCOL, Part, Record, Request, Rest, StreamId,
-    Transfer,
+    Closed, Context, Digest, Final, Message, OperationId, PROTOCOL, Part, Piece, Record, Request,
+    Rest, StreamId, Transfer,
 };
 use solera_machine::Wire;
 use solera_time::{SiteId, Timestamp};
@@ -25,8 +25,8 @@ type Operation = String;
 /// here, and needs a sample.
 type Place = (u8, &'static str);
 const MESSAGES: u8 = 10;
-const RECORDS: u8 = 5;
-const PARTS: u8 = 8;
+const RECORDS: u8 = 6;
+const PARTS: u8 = 9;
 
 fn message_place(message: &Message<Operation>) -> Place {
     match message {
@@ -39,7 +39,7 @@ fn message_place(message: &Message<Operation>) -> Place {
         Message::Join { .. } => (6, "join"),
         Message::Admitted { .. } => (7, "admitted"),
         Message::Fetch { .. } => (8, "fetch"),
-        Message::Piece { .. } => (9, "piece"),
+        Message::Piece(_) => (9, "piece"),
     }
 }
 
@@ -50,6 +50,7 @@ fn record_place(record: &Record<Operation>) -> Place {
         Record::Consensus(_) => (2, "Consensus"),
         Record::Fetched(_) => (3, "Fetched"),
         Record::Filled => (4, "Filled"),
+        Record::Closed(_) => (5, "Closed"),
     }
 }
 
@@ -63,6 +64,7 @@ fn part_place(part: &Part<Operation, u64, String>) -> Place {
         Part::History(_) => (5, "History"),
         Part::Delivered(_) => (6, "Delivered"),
         Part::Filled => (7, "Filled"),
+        Part::Closed(_) => (8, "Closed"),
     }
 }
 
@@ -89,6 +91,10 @@ fn strong() -> Arc<Request<Operation>> {
     Arc::new(Request { id, timestamp, operation: None, context, cast: Some(3), previous: None })
 }
 
+fn closed() -> Closed {
+    Closed { generations: vec![(SiteId(2), 1)], lost: vec![STREAM.at(9)] }
+}
+
 #[test]
 fn messages_keep_their_encoding() {
     let samples = [
@@ -103,12 +109,13 @@ fn messages_keep_their_encoding() {
         Message::Join { stage: 7 },
         Message::Admitted { stage: 7 },
         Message::Fetch { transfer: TRANSFER, piece: 3 },
-        Message::Piece {
+        Message::Piece(Piece {
             transfer: TRANSFER,
+            snapshot: Transfer { run: 7, number: 1 },
             piece: 3,
             parts: vec![vec![5, 1], vec![]],
             last: true,
-        },
+        }),
     ];
     judge(
         (&format!("messages-{}", PROTOCOL.messages), MESSAGES),
@@ -130,6 +137,7 @@ fn records_keep_their_encoding() {
         Record::Consensus(solera_consensus::Record::Established(2)),
         Record::Fetched(vec![5, 1, 2]),
         Record::Filled,
+        Record::Closed(closed()),
     ];
     judge(
         (&format!("records-{}", PROTOCOL.records), RECORDS),
@@ -167,6 +175,7 @@ fn parts_keep_their_encoding() {
         Part::History(vec![history]),
         Part::Delivered(Snapshot { delivered: Slot(9), ..Snapshot::default() }),
         Part::Filled,
+        Part::Closed(closed()),
     ];
     judge(
         (&format!("parts-{}", PROTOCOL.records), PARTS),

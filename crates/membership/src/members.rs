@@ -156,6 +156,12 @@ impl Members {
         self.0[site.index()] == Slot::before(1)
     }
 
+    /// Returns a number that grows with each change of a site's status. It is 0 for founding
+    /// members, and for sites that never were members.
+    pub fn changes(&self, site: SiteId) -> u64 {
+        if self.is_new(site) { 0 } else { self.stage(site) }
+    }
+
     /// Returns whether another list says the same of all sites. A site that only one of the lists
     /// contains must never have been a member.
     pub fn agrees_with(&self, other: &Members) -> bool {
@@ -231,7 +237,9 @@ impl Members {
         let mut members = self.clone();
         let slot = &mut members.0[site.index()];
         slot.stage += 1;
-        slot.gaps.push(gap);
+        // An empty gap would make the site look like one that never was a member.
+        let end = gap.end.max(Timestamp(1));
+        slot.gaps.push(Gap { end, ..gap });
         members
     }
 
@@ -292,6 +300,17 @@ mod tests {
         for (ts, lost) in [(1, false), (2, true), (7, true), (8, false), (14, true), (28, false)] {
             assert_eq!(members.gap_of(C, Timestamp(ts)).is_some(), lost, "{ts}");
         }
+    }
+
+    #[test]
+    fn a_removed_site_without_updates_does_not_look_new() {
+        let empty = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
+        let leaving = Members::new(3).changed(A, C, Change::Remove).unwrap();
+        let gone = leaving.closed(C, empty);
+        assert!(!gone.is_new(C) && Members::founded(2, 3).is_new(C));
+        assert_eq!((leaving.changes(C), gone.changes(C)), (1, 2));
+        assert_eq!(Members::founded(2, 3).changes(C), 0);
+        assert!(!gone.agrees_with(&Members::new(2)));
     }
 
     #[test]

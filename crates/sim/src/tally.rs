@@ -31,12 +31,12 @@ const SURELY: u64 = 50;
 /// The same for the seeds from 0 on, whose counts are always the same.
 const SURELY_FROM_0: u64 = 5;
 
-/// Events that happen many times in a few seeds. If the seeds differ each time, a quarter of the
-/// usual count is required.
 /// An event that is rarer if workers run `creek`: removals take longer, so most sites are added
 /// when the faults are over.
 const JOINING: &str = "crashes while joining";
 
+/// Events that happen many times in a few seeds. If the seeds differ each time, a quarter of the
+/// usual count is required.
 const CLUSTERED: [&str; 4] = [
     "outcomes asked for",
     "calls refused",

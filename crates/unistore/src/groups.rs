@@ -22,13 +22,12 @@ pub(crate) fn first_run(generation: u32) -> u64 {
 
 /// Returns a number that grows with every change of the members and differs for different lists of
 /// members. The founding members have number 0. The first term has this number, too, so it needs no
-/// term before it.
-pub(crate) fn configuration(members: &Members, founding: &Members) -> u64 {
-    let stages = |members: &Members| -> u64 {
-        SiteId::all(members.sites()).map(|site| members.stage(site)).sum()
-    };
+/// term before it. The number does not depend on how many sites the configuration of a node lists,
+/// or listed when its data began.
+pub(crate) fn configuration(members: &Members) -> u64 {
+    let changes = SiteId::all(members.sites()).map(|site| members.changes(site)).sum();
     let who: u64 = members.members().map(|site| 1 << site.0).sum();
-    match stages(members) - stages(founding) {
+    match changes {
         0 => 0,
         changes => (changes << 8) | who,
     }

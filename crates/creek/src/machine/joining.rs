@@ -12,13 +12,10 @@ use solera_time::{Monotonic, SiteId};
 use super::{Creek, Loading};
 use crate::checkpoint::{Checkpoint, PartOf};
 use crate::config::Rule;
-use crate::message::{Message, Transfer};
+use crate::message::{Message, Piece, Transfer};
 use crate::object::Procedures;
 use crate::rare;
 use crate::record::Record;
-
-/// Approximate size of a piece in bytes.
-const PIECE: usize = 1 << 20;
 
 /// Number of registers or operations in a part.
 const KEYS: usize = 16;
@@ -29,8 +26,10 @@ const PATIENCE: u32 = 25;
 /// A joining site that lacks data.
 #[derive(Debug, Default)]
 pub(crate) struct Joining {
+    /// The stage of the site.
+    stage: u64,
     /// The members that know that the site joins, with this stage.
-    admitted: (u64, BTreeSet<SiteId>),
+    admitted_by: BTreeSet<SiteId>,
     fetching: Option<Fetching>,
     /// Number of transfers that the site has begun in this run.
     transfers: u64,
@@ -42,6 +41,8 @@ pub(crate) struct Joining {
 struct Fetching {
     donor: SiteId,
     transfer: Transfer,
+    /// The donor's name of its data as of one moment.
+    snapshot: Option<Transfer>,
     /// Encoded parts that have arrived.
     parts: Vec<Vec<u8>>,
     /// Number of the next piece.
@@ -53,6 +54,9 @@ struct Fetching {
 /// A transfer at the donor.
 pub(crate) struct Donation<P: Procedures> {
     transfer: Transfer,
+    /// This site's name of the data. A transfer that goes on after a restart of this site would
+    /// combine the data of two moments.
+    snapshot: Transfer,
     checkpoint: Checkpoint<P>,
     /// Number of the last piece, and its parts.
     piece: u64,
@@ -72,20 +76,17 @@ impl<P: Procedures> Creek<P> {
             return;
         }
         joining.asked = Some(now);
-        if joining.admitted.0 != stage {
-            *joining = Joining { admitted: (stage, BTreeSet::new()), ..std::mem::take(joining) };
+        if joining.stage != stage {
+            (joining.stage, joining.admitted_by) = (stage, BTreeSet::new());
         }
-        let members: Vec<SiteId> = self.replica.sites.members().collect();
-        let strangers = members.iter().filter(|site| !joining.admitted.1.contains(site));
-        let strangers: Vec<SiteId> = strangers.copied().collect();
-        let must_wait = self.replica.config.has(Rule::AdmitFirst);
-        if !strangers.is_empty() && (must_wait || joining.fetching.is_none() && members.len() > 1) {
-            for site in &strangers {
-                self.replica.send(*site, Message::Join { stage });
-            }
-            if must_wait {
-                return;
-            }
+        let members: Vec<SiteId> = self.replica.sites.other_members().collect();
+        let missing = members.iter().filter(|site| !joining.admitted_by.contains(site));
+        let missing: Vec<SiteId> = missing.copied().collect();
+        for site in &missing {
+            self.replica.send(*site, Message::Join { stage });
+        }
+        if !missing.is_empty() && self.replica.config.has(Rule::AdmitFirst) {
+            return;
         }
         let is_silent =
             |it: &Fetching| now >= it.heard.after(retry * PATIENCE) || !members.contains(&it.donor);
@@ -99,7 +100,10 @@ impl<P: Procedures> Creek<P> {
             joining.transfers += 1;
             let transfer = Transfer { run: self.replica.run, number: joining.transfers };
             let (donor, parts) = (*donor, Vec::new());
-            joining.fetching = Some(Fetching { donor, transfer, parts, next: 0, heard: now });
+            let snapshot = None;
+            let next = 0;
+            joining.fetching =
+                Some(Fetching { donor, transfer, snapshot, parts, next, heard: now });
         }
         self.fetch();
     }
@@ -115,7 +119,7 @@ impl<P: Procedures> Creek<P> {
 
     pub(crate) fn on_admitted(&mut self, now: Monotonic, from: SiteId, stage: u64) {
         let Some(joining) = &mut self.joining else { return };
-        if joining.admitted.0 == stage && joining.admitted.1.insert(from) {
+        if joining.stage == stage && joining.admitted_by.insert(from) {
             joining.asked = None;
             self.join(now);
         }
@@ -129,21 +133,27 @@ impl<P: Procedures> Creek<P> {
         if !is_donor || differs || !replica.sites.joining().iter().any(|(site, _)| *site == from) {
             return;
         }
-        let is_new = self.donations.get(&from).is_none_or(|it| it.transfer != transfer);
-        if is_new && piece == 0 {
-            let checkpoint = Checkpoint::for_other();
-            let mut donation = Donation { transfer, checkpoint, piece, parts: Vec::new() };
+        let present = self.donations.get(&from).map(|it| it.transfer);
+        if piece == 0 && present.is_none_or(|present| present < transfer) {
+            let (checkpoint, parts) = (Checkpoint::for_other(), Vec::new());
+            self.snapshots += 1;
+            let snapshot = Transfer { run: self.replica.run, number: self.snapshots };
+            let mut donation = Donation { transfer, snapshot, checkpoint, piece, parts };
             self.compose(&mut donation);
             self.donations.insert(from, donation);
         }
         let Some(mut donation) = self.donations.remove(&from) else { return };
-        if piece == donation.piece + 1 && !donation.checkpoint.is_complete() {
-            donation.piece = piece;
-            self.compose(&mut donation);
-        }
-        if donation.transfer == transfer && donation.piece == piece {
-            let (parts, last) = (donation.parts.clone(), donation.checkpoint.is_complete());
-            self.replica.send(from, Message::Piece { transfer, piece, parts, last });
+        if donation.transfer == transfer {
+            if piece == donation.piece + 1 && !donation.checkpoint.is_complete() {
+                donation.piece = piece;
+                self.compose(&mut donation);
+            }
+            if piece == donation.piece {
+                let (parts, last) = (donation.parts.clone(), donation.checkpoint.is_complete());
+                let snapshot = donation.snapshot;
+                let answer = Piece { transfer, snapshot, piece, parts, last };
+                self.replica.send(from, Message::Piece(answer));
+            }
         }
         self.donations.insert(from, donation);
     }
@@ -152,7 +162,7 @@ impl<P: Procedures> Creek<P> {
     fn compose(&self, donation: &mut Donation<P>) {
         donation.parts.clear();
         let mut bytes = 0;
-        while bytes < PIECE
+        while bytes < self.replica.config.limits.piece
             && let Some(part) = donation.checkpoint.next(&self.replica, &self.consensus, KEYS)
         {
             let mut encoded = Vec::new();
@@ -162,16 +172,17 @@ impl<P: Procedures> Creek<P> {
         }
     }
 
-    pub(crate) fn on_piece(
-        &mut self,
-        now: Now,
-        (transfer, piece): (Transfer, u64),
-        parts: Vec<Vec<u8>>,
-        last: bool,
-    ) {
+    pub(crate) fn on_piece(&mut self, now: Now, from: SiteId, answer: Piece) {
+        let Piece { transfer, snapshot, piece, parts, last } = answer;
         let Some(joining) = &mut self.joining else { return };
         let Some(fetching) = &mut joining.fetching else { return };
-        if fetching.transfer != transfer || fetching.next != piece {
+        if fetching.donor != from || fetching.transfer != transfer || fetching.next != piece {
+            return;
+        }
+        if *fetching.snapshot.get_or_insert(snapshot) != snapshot {
+            // The donor was restarted, and has lost its data as of the former moment.
+            self.replica.rare(rare::FETCHES_AGAIN);
+            joining.fetching = None;
             return;
         }
         fetching.parts.extend(parts);

@@ -73,6 +73,7 @@ impl<P: Procedures> Loading<P> {
                 restored.expect("only records of deliveries can be out of order");
             }
             Part::Filled => machine.note_filled(),
+            Part::Closed(closed) => replica.restore_closed(closed),
         }
     }
 

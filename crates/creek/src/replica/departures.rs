@@ -1,13 +1,13 @@
-//! What remains of the operations of sites that have left.
+//! Operations of sites that have left.
 //!
-//! Each site takes no more operations from a site that leaves, reports how much of its streams it
-//! has, and requests the rest from the others. When all report the same, with the same list of
-//! sites, none can receive more. An operation whose causal context is not among what they have can
-//! then never be executed: all sites drop it. A site that joins takes part in this, because it may
+//! A site takes no more operations from a generation of a site that has ended. It reports to the
+//! others how much of the streams of that generation it has, and requests the rest from them. When
+//! all report the same, with the same list of sites, none can receive more: the generation is
+//! *closed*, for ever. An operation whose causal context is not among what the sites have can then
+//! never be executed, and all sites drop it. A site that joins takes part in this, because it may
 //! have operations that no member has.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use solera_consensus::CastId;
 use solera_machine::RequestId;
@@ -21,162 +21,194 @@ use crate::message::{Event, Message};
 use crate::object::Procedures;
 use crate::past::Past;
 use crate::rare;
+use crate::record::{Closed, Record};
 use crate::request::Request;
 
-/// What the sites have of the streams of sites that have left.
+/// Closed generations of sites, and reports about those that are not closed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Departures {
-    /// Last report of each site.
+    /// Last report of each site with the present list of sites.
     reports: BTreeMap<SiteId, Report>,
-    /// Whether all sites have the same of these streams, with the present list.
-    agreed: bool,
-    /// Operations of these streams that can never be executed.
+    /// Number of closed generations of each site.
+    closed: BTreeMap<SiteId, u64>,
+    /// Operations of closed generations that can never be executed.
     lost: BTreeSet<OperationId>,
 }
 
-/// Stages of a site's list of sites, and the last events of streams.
-type Report = (Vec<u64>, Vec<(StreamId, u64)>);
+/// A report of a site about the streams of generations that have ended.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// Stages of all sites in its list of sites.
+    pub(super) stages: Vec<u64>,
+    /// The streams of the last ended generation of each site, with their last events.
+    pub(super) heads: Vec<(StreamId, u64)>,
+}
 
 impl Departures {
     /// Returns whether an operation is known to be lost.
     pub(super) fn has_lost(&self, id: OperationId) -> bool {
         self.lost.contains(&id)
     }
+
+    /// Returns whether the generation of a stream is closed.
+    fn is_closed(&self, stream: StreamId) -> bool {
+        self.closed.get(&stream.site).is_some_and(|closed| stream.generation() < *closed)
+    }
+
+    /// Returns the closed generations and the lost operations, for a checkpoint.
+    pub(crate) fn closed(&self) -> Closed {
+        let generations = self.closed.iter().map(|(site, closed)| (*site, *closed)).collect();
+        Closed { generations, lost: self.lost.iter().copied().collect() }
+    }
 }
 
 impl<P: Procedures> Replica<P> {
-    /// Begins to compare streams anew, with another list of sites.
-    pub(super) fn reopen_departures(&mut self) {
+    /// Forgets reports with another list of sites.
+    pub(super) fn forget_departures(&mut self) {
         self.departures.reports.clear();
-        self.departures.agreed = false;
     }
 
-    /// Returns whether this site has to learn whether all sites have the same of the streams of
-    /// sites that have left.
+    /// Returns whether all generations that have ended are closed here.
+    pub(crate) fn has_closed_departures(&self) -> bool {
+        let closed = |site| self.departures.closed.get(&site).copied().unwrap_or(0);
+        self.sites.ended().all(|(site, ended)| closed(site) >= ended)
+    }
+
+    /// Returns whether the site has to learn whether others have the same of ended generations.
     pub(super) fn compares_departures(&self) -> bool {
-        !self.departures.agreed && self.sites.have_left() && self.is_filled
+        self.is_filled && !self.has_closed_departures()
     }
 
-    /// Returns whether all sites have the same operations of those that have left.
-    pub(crate) fn has_agreed_on_departures(&self) -> bool {
-        self.departures.agreed
+    /// Returns what the site has of the last ended generation of each site.
+    fn report_of_departures(&self) -> Report {
+        let ended: BTreeMap<SiteId, u64> = self.sites.ended().collect();
+        let is_last = |stream: StreamId| {
+            ended.get(&stream.site).is_some_and(|ended| stream.generation() + 1 == *ended)
+        };
+        let heads = self.streams.heads().filter(|(stream, _)| is_last(*stream)).collect();
+        Report { stages: self.sites.stages(), heads }
     }
 
-    /// Returns the streams of sites that have left, with their last events here.
-    fn closed_heads(&self) -> Vec<(StreamId, u64)> {
-        self.streams.heads().filter(|(stream, _)| self.sites.is_closed(*stream)).collect()
+    fn send_departures(&mut self, to: SiteId, answer: bool) {
+        let Report { stages, heads } = self.report_of_departures();
+        self.send(to, Message::Left { stages, heads, answer });
     }
 
-    fn left(&self, answer: bool) -> Message<P::Operation> {
-        Message::Left { stages: self.sites.stages(), heads: self.closed_heads(), answer }
-    }
-
-    /// Reports to the others what this site has of the streams of sites that have left.
+    /// Reports to the others what this site has of generations that are not closed.
     pub(super) fn report_departures(&mut self) {
         self.compare_departures();
-        if !self.compares_departures() {
-            return;
-        }
-        let report = self.left(false);
-        for site in self.sites.others() {
-            self.send(site, report.clone());
+        if self.compares_departures() {
+            for site in self.sites.others() {
+                self.send_departures(site, false);
+            }
         }
     }
 
-    pub(super) fn on_left(
-        &mut self,
-        now: Monotonic,
-        from: SiteId,
-        (stages, heads): Report,
-        answer: bool,
-    ) {
-        for (stream, head) in &heads {
+    pub(super) fn on_left(&mut self, now: Monotonic, from: SiteId, report: Report, answer: bool) {
+        for (stream, head) in &report.heads {
             self.streams.note_reported(from, *stream, *head);
             if *head > self.streams.head(*stream) {
                 self.request(now, from, *stream);
             }
         }
         if !answer {
-            let report = self.left(true);
-            self.send(from, report);
+            self.send_departures(from, true);
         }
-        self.departures.reports.insert(from, (stages, heads));
+        self.departures.reports.insert(from, report);
         self.compare_departures();
     }
 
-    /// Notes that all sites have the same of the streams of those that have left, if they do.
+    /// Closes the generations that have ended, if all sites have the same of them.
     fn compare_departures(&mut self) {
         if !self.compares_departures() {
             return;
         }
-        let (stages, heads) = (self.sites.stages(), self.closed_heads());
+        let own = self.report_of_departures();
         let has_same = |site: SiteId| {
             let report = self.departures.reports.get(&site);
-            report.is_some_and(|(theirs, of)| *theirs == stages && *of == heads)
+            report.is_some_and(|it| it.stages == own.stages && it.heads == own.heads)
         };
-        let agreed = self.sites.others().into_iter().all(has_same);
-        if !agreed && self.config.has(Rule::AgreeOnDepartures) {
+        let agree = self.sites.others().into_iter().all(has_same);
+        if !agree && self.config.has(Rule::AgreeOnDepartures) {
             return;
         }
-        self.departures.agreed = true;
         self.rare(rare::CLOSED);
-        heads.iter().for_each(|(stream, _)| self.streams.close(*stream));
+        self.departures.closed = self.sites.ended().filter(|(_, ended)| *ended > 0).collect();
+        self.streams.close(|stream| self.departures.is_closed(stream));
+        let lost = self.find_lost();
+        lost.iter().for_each(|id| self.trace(Event::Lost(*id)));
+        if !lost.is_empty() {
+            self.rare(rare::LOST);
+        }
+        self.departures.lost.extend(lost);
+        let closed = self.departures.closed();
+        self.record(&Record::Closed(closed));
         self.drop_lost();
         self.answer_lost_waits();
         self.remove_done();
-        // Casts of operations that no member has count as delivered now.
+        // Casts of lost operations count as delivered now.
         self.advanced = true;
     }
 
-    /// Drops the operations that wait for operations that no member has.
-    fn drop_lost(&mut self) {
+    /// Takes over what a record or part contains.
+    pub(crate) fn restore_closed(&mut self, closed: Closed) {
+        self.departures.closed.extend(closed.generations);
+        self.departures.lost.extend(closed.lost);
+        self.drop_lost();
+    }
+
+    /// Returns the operations that wait for operations that no site has.
+    fn find_lost(&self) -> BTreeSet<OperationId> {
+        let mut lost = self.departures.lost.clone();
         loop {
             let waiting = self.waiting.values().flatten();
-            let lost = waiting.filter(|it| self.needs_lost(it)).cloned().collect::<Vec<_>>();
-            if lost.is_empty() {
-                return;
+            let waiting = waiting.filter(|request| !lost.contains(&request.id));
+            let found = waiting.filter(|request| self.needs_lost(request, &lost));
+            let found: Vec<OperationId> = found.map(|request| request.id).collect();
+            if found.is_empty() {
+                return lost.difference(&self.departures.lost).copied().collect();
             }
-            lost.iter().for_each(|request| self.lose(request));
+            lost.extend(found);
         }
     }
 
     /// Returns whether an operation of a site that has left needs one that is lost. An operation of
     /// a member cannot: the member has what its operations need.
-    fn needs_lost(&self, request: &Request<P::Operation>) -> bool {
+    fn needs_lost(&self, request: &Request<P::Operation>, lost: &BTreeSet<OperationId>) -> bool {
         let context = &request.context;
         let is_beyond = |(stream, last): (StreamId, u64)| {
-            self.sites.is_closed(stream) && last > self.streams.head(stream)
+            self.departures.is_closed(stream) && last > self.streams.head(stream)
         };
-        self.sites.is_closed(request.id.stream())
-            && (context.heads().any(is_beyond)
-                || self.departures.lost.iter().any(|id| context.contains(*id)))
+        self.departures.is_closed(request.id.stream())
+            && (context.heads().any(is_beyond) || lost.iter().any(|id| context.contains(*id)))
     }
 
-    fn lose(&mut self, request: &Arc<Request<P::Operation>>) {
-        let id = request.id;
-        self.rare(rare::LOST);
-        self.trace(Event::Lost(id));
-        self.waiting.values_mut().for_each(|them| them.retain(|it| it.id != id));
-        self.waiting.retain(|_, them| !them.is_empty());
-        if let Some(cast) = request.cast() {
-            self.undecided.remove(&cast);
+    /// Drops the lost operations that wait for their contexts.
+    fn drop_lost(&mut self) {
+        let lost = &self.departures.lost;
+        let mut dropped = Vec::new();
+        for waiting in self.waiting.values_mut() {
+            dropped.extend(waiting.extract_if(.., |request| lost.contains(&request.id)));
         }
-        self.frontier.finish(id);
-        self.departures.lost.insert(id);
+        self.waiting.retain(|_, waiting| !waiting.is_empty());
+        for request in dropped {
+            if let Some(cast) = request.cast() {
+                self.undecided.remove(&cast);
+            }
+            self.frontier.finish(request.id);
+        }
     }
 
-    /// Returns whether no member has an operation, or can ever execute it.
+    /// Returns whether no site has an operation, or can ever execute it.
     pub(super) fn is_lost(&self, id: OperationId) -> bool {
-        self.departures.lost.contains(&id)
-            || self.departures.agreed
-                && self.sites.is_closed(id.stream())
-                && id.event > self.streams.head(id.stream())
+        let is_beyond = || id.event > self.streams.head(id.stream());
+        self.departures.has_lost(id) || self.departures.is_closed(id.stream()) && is_beyond()
     }
 
-    /// Returns whether a cast belongs to an operation that is lost. If it has a slot in spite of
-    /// that, because too many sites have left at once, all members deliver nothing there.
+    /// Returns whether a cast belongs to an operation that is lost, if its operation is not here.
+    /// A lost cast may have a slot, in which all sites deliver nothing.
     pub(super) fn is_lost_cast(&self, cast: CastId) -> bool {
-        self.departures.agreed && self.sites.is_closed(stream_of(cast))
+        self.departures.is_closed(stream_of(cast))
     }
 
     /// Answers a request that waits for an operation, if the operation is lost.

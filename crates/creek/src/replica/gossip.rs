@@ -7,6 +7,7 @@ use solera_machine::Now;
 use solera_time::{Monotonic, SiteId};
 
 use super::Replica;
+use super::departures::Report;
 use crate::config::Rule;
 use crate::digest::Digest;
 use crate::ids::StreamId;
@@ -30,7 +31,7 @@ impl<P: Procedures> Replica<P> {
             Message::Heads { heads, answer } => self.on_heads(now, from, &heads, answer),
             Message::Missing { stream, after } => self.on_missing(from, stream, after),
             Message::Left { stages, heads, answer } => {
-                self.on_left(now, from, (stages, heads), answer);
+                self.on_left(now, from, Report { stages, heads }, answer);
             }
             Message::Join { stage } => {
                 if self.sites.joins(from, stage) {
@@ -41,7 +42,7 @@ impl<P: Procedures> Replica<P> {
             Message::Consensus(_)
             | Message::Admitted { .. }
             | Message::Fetch { .. }
-            | Message::Piece { .. } => {}
+            | Message::Piece(_) => {}
             Message::Digest { position, digest, answer } => {
                 self.on_digest(from, position, digest, answer);
             }

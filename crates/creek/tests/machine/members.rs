@@ -1,6 +1,8 @@
 //! Sites that leave and join.
 
-use solera_creek::{Command, Creek, Level, Message, OperationId, Response, Transfer};
+use solera_creek::{
+    Command, Creek, Digest, Level, Message, OperationId, Past, Piece, Response, Transfer,
+};
 use solera_machine::RequestId;
 use solera_membership::{Change, Gap, Members, Participant};
 use solera_time::{SiteId, Timestamp};
@@ -56,7 +58,7 @@ impl Cluster {
     /// Returns the pieces that a site has sent to another one.
     fn pieces(&mut self, from: usize, to: usize) -> Vec<Message<Letters>> {
         let sent = std::mem::take(&mut self.sent[from][to]);
-        sent.into_iter().filter(|message| matches!(message, Message::Piece { .. })).collect()
+        sent.into_iter().filter(|message| matches!(message, Message::Piece(_))).collect()
     }
 }
 
@@ -225,4 +227,201 @@ fn a_transfer_that_loses_messages_or_its_donor_goes_on() {
     cluster.rest_of(&[0, 1, 2]);
     assert!(cluster.machines[2].is_filled());
     assert_eq!(cluster.finals(2), cluster.finals(0));
+}
+
+/// Four sites, of which two have left with operations that are lost, and what a client has seen.
+fn with_lost() -> (Cluster, Members, Past) {
+    let mut cluster = Cluster::of(4, |_| {});
+    cluster.append(3, 'a', Level::Weak);
+    cluster.deliver(3, 2);
+    cluster.append(2, 'b', Level::Weak);
+    cluster.append(2, 'c', Level::Strong);
+    cluster.deliver(2, 0);
+    let list = changed(&changed(&Members::new(4), 2, Change::Remove), 3, Change::Remove);
+    (0..2).for_each(|site| cluster.set_members(site, &list));
+    cluster.rest_of(&[0, 1]);
+    assert!(cluster.has_completed(&[0, 1]));
+    // The site has received this operation.
+    (cluster, list, [id(2, 2)].into_iter().collect())
+}
+
+#[test]
+fn lost_operations_stay_lost_after_a_restart() {
+    for saved in [false, true] {
+        let (mut cluster, list, seen) = with_lost();
+        cluster.append(1, 'd', Level::Strong);
+        cluster.rest_of(&[0, 1]);
+        let before = cluster.finals(0);
+        if saved {
+            cluster.write_checkpoint(0, 2);
+        }
+        cluster.restart(0);
+        cluster.set_members(0, &list);
+        // Nobody else is needed.
+        cluster.rest_of(&[0]);
+        let waiting = [Command::Attach { past: seen }, Command::Await { id: id(2, 2) }]
+            .map(|command| cluster.command(0, command));
+        for request in waiting {
+            assert!(matches!(only(cluster.replies_to(request)), Response::Lost { .. }));
+        }
+        cluster.rest_of(&[0, 1]);
+        assert_eq!(cluster.finals(0), before);
+        assert_eq!(cluster.finals(1), before);
+    }
+}
+
+#[test]
+fn a_transfer_that_a_crash_interrupts_is_forgotten() {
+    let (mut cluster, gone) = without_one();
+    let joining = changed(&gone, 2, Change::Add);
+    cluster.replace(2, 1);
+    (0..3).for_each(|site| cluster.set_members(site, &joining));
+    cluster.rest_of(&[0, 1, 2]);
+    assert!(cluster.machines[2].is_filled());
+    // All records up to some of the parts are durable.
+    cluster.journals[2].truncate(3);
+    for _ in 0..2 {
+        cluster.restart(2);
+        cluster.set_members(2, &joining);
+        cluster.append(0, 'q', Level::Strong);
+        cluster.rest_of(&[0, 1, 2]);
+        assert!(cluster.machines[2].is_filled());
+        assert_eq!(cluster.finals(2), cluster.finals(0));
+        let [own, other] = [2, 0].map(|site| cluster.machines[site].status());
+        assert_eq!((own.digest, own.committed), (other.digest, other.committed));
+    }
+}
+
+/// A request that arrives again, after the donor was restarted, continues no transfer.
+#[test]
+fn a_transfer_has_the_data_of_one_moment() {
+    let (mut cluster, gone) = without_one();
+    for _ in 0..600 {
+        cluster.append(0, 'm', Level::Weak);
+    }
+    cluster.rest_of(&[0, 1]);
+    let joining = changed(&gone, 2, Change::Add);
+    cluster.configs.iter_mut().for_each(|config| config.limits.piece = 5_000);
+    cluster.write_checkpoint(0, 1_000);
+    cluster.restart(0);
+    cluster.replace(2, 1);
+    (0..3).for_each(|site| cluster.set_members(site, &joining));
+    let fetch =
+        |number| Message::Fetch { transfer: Transfer { run: (1 << 32) + 1, number }, piece: 0 };
+    cluster.millis += 400;
+    cluster.tick(2);
+    for other in 0..2 {
+        cluster.deliver(2, other);
+        cluster.deliver(other, 2);
+    }
+    cluster.give(2, 0, fetch(1));
+    let pieces = cluster.pieces(0, 2);
+    assert!(matches!(&pieces[..], [Message::Piece(Piece { last: false, .. })]), "{pieces:?}");
+    cluster.give(0, 2, pieces[0].clone());
+    cluster.restart(0);
+    cluster.set_members(0, &joining);
+    cluster.append(0, 'x', Level::Strong);
+    cluster.rest_of(&[0, 1]);
+    cluster.give(2, 0, fetch(1));
+    cluster.sent = Cluster::nothing(3);
+    cluster.rest_of(&[0, 1, 2]);
+    assert!(cluster.machines[2].is_filled() && cluster.has_taken("its donor was restarted"));
+    assert_eq!(cluster.machines[0].final_registers(), cluster.machines[2].final_registers());
+    assert_eq!(cluster.machines[0].status().digest, cluster.machines[2].status().digest);
+    // Nor does a late request of an earlier transfer disturb a later one.
+    let (mut cluster, gone) = without_one();
+    let joining = changed(&gone, 2, Change::Add);
+    cluster.replace(2, 1);
+    (0..3).for_each(|site| cluster.set_members(site, &joining));
+    cluster.give(2, 0, fetch(2));
+    let first = cluster.pieces(0, 2);
+    cluster.give(2, 0, fetch(1));
+    assert_eq!(cluster.pieces(0, 2), []);
+    cluster.give(2, 0, fetch(2));
+    assert_eq!(cluster.pieces(0, 2), first);
+}
+
+/// The data of a site that is listed later begins with a list of all sites.
+#[test]
+fn a_site_that_was_listed_later_takes_part() {
+    let mut cluster = Cluster::of(3, |config| config.founders = 2);
+    cluster.append(0, 'a', Level::Strong);
+    cluster.rest_of(&[0, 1]);
+    let joining = changed(&Members::founded(2, 3), 2, Change::Add);
+    cluster.configs[2].founders = 3;
+    cluster.replace(2, 1);
+    (0..3).for_each(|site| cluster.set_members(site, &joining));
+    cluster.rest_of(&[0, 1, 2]);
+    let joined = joining.joined(SiteId(2), Timestamp(3));
+    (0..3).for_each(|site| cluster.set_members(site, &joined));
+    cluster.rest_of(&[0, 1, 2]);
+    for down in [2, 1] {
+        let strong = cluster.append(0, 'b', Level::Strong);
+        let up: Vec<usize> = (0..3).filter(|site| *site != down).collect();
+        cluster.rest_of(&up);
+        assert_eq!(cluster.replies_to(strong).len(), 2, "without {down}");
+        cluster.rest_of(&[0, 1, 2]);
+    }
+}
+
+#[test]
+fn a_joining_site_that_differs_stops_no_member() {
+    let (mut cluster, gone) = without_one();
+    let joining = changed(&gone, 2, Change::Add);
+    cluster.replace(2, 1);
+    (0..3).for_each(|site| cluster.set_members(site, &joining));
+    cluster.rest_of(&[0, 1, 2]);
+    let position = cluster.machines[0].status().finals;
+    cluster.give(2, 0, Message::Digest { position, digest: Digest::default(), answer: true });
+    assert_eq!(cluster.machines[0].divergence().map(|it| it.is_stopped), Some(false));
+    let weak = cluster.append(0, 'z', Level::Weak);
+    assert!(matches!(only(cluster.replies_to(weak)), Response::Tentative(_)));
+}
+
+/// All members have dropped a lost operation, and one of them has not delivered its slot. Then a
+/// site joins, and fails.
+#[test]
+fn a_joining_site_that_fails_blocks_no_strong_operation() {
+    for restarted in [false, true] {
+        let mut cluster = Cluster::of(5, |_| {});
+        cluster.append(4, 'a', Level::Weak);
+        cluster.deliver(4, 3);
+        cluster.append(3, 'b', Level::Weak);
+        cluster.append(3, 'c', Level::Strong);
+        [0, 2].iter().for_each(|site| cluster.deliver(3, *site));
+        let list = changed(&changed(&Members::new(5), 3, Change::Remove), 4, Change::Remove);
+        (0..3).for_each(|site| cluster.set_members(site, &list));
+        for _ in 0..10 {
+            cluster.millis += 20;
+            (0..3).for_each(|site| cluster.tick(site));
+            let sent = std::mem::replace(&mut cluster.sent, Cluster::nothing(5));
+            for (from, receivers) in sent.into_iter().enumerate().take(3) {
+                for (to, messages) in receivers.into_iter().enumerate().take(3) {
+                    let arrives = |message: &Message<Letters>| to != 2 || !decides(message);
+                    let messages = messages.into_iter().filter(arrives);
+                    messages.for_each(|message| cluster.give(from, to, message));
+                }
+            }
+        }
+        let gone = list.closed(SiteId(3), GAP).closed(SiteId(4), GAP);
+        let joining = changed(&gone, 3, Change::Add);
+        if restarted {
+            cluster.restart(2);
+        }
+        (0..3).for_each(|site| cluster.set_members(site, &joining));
+        let strong = cluster.append(2, 'd', Level::Strong);
+        cluster.rest_of(&[0, 1, 2]);
+        assert_eq!(cluster.replies_to(strong).len(), 2);
+        assert!((0..3).all(|site| cluster.finals(site) == cluster.finals(0)));
+    }
+}
+
+/// Returns whether a site learns of decisions by a message.
+fn decides(message: &Message<Letters>) -> bool {
+    use solera_consensus::Message as Agreement;
+    let Message::Consensus(message) = message else { return false };
+    matches!(
+        message,
+        Agreement::Accept { .. } | Agreement::Accepted { .. } | Agreement::Decided { .. }
+    )
 }

@@ -118,6 +118,19 @@ impl World {
         }
     }
 
+    /// Lets sites crash more often while a site leaves or joins, above all one that joins.
+    pub(crate) fn fail_during_changes(&mut self, site: usize) {
+        if self.changes.is_none() || !self.nodes[site].is_up {
+            return;
+        }
+        let joins = self.nodes[site].generation() > 0 && self.random.one_in(60);
+        if joins || self.is_changing() && self.random.one_in(150) {
+            let until = self.now + self.random.below(60);
+            self.nodes[site].crash(until);
+            self.free_all(site);
+        }
+    }
+
     fn learn_members(&mut self, site: usize, number: usize) {
         let Some(changes) = &mut self.changes else { return };
         changes.knows[site] = number;

@@ -126,6 +126,7 @@ impl World {
             self.nodes[site].crash(until);
             self.free_all(site);
         }
+        self.fail_during_changes(site);
         if self.random.one_in(300) {
             self.nodes[site].skew = self.random.below(10_000);
         }

@@ -149,6 +149,7 @@ impl World {
             config.limits.operations = draw(&[1, 3, 100]);
             config.limits.early = draw(&[0, 3, 100]);
             config.limits.streams = draw(&[2, 100]);
+            config.limits.piece = if seed.is_multiple_of(2) { 200 } else { 1 << 20 };
             config.limits.tentative = if shape.tight { 15 } else { 10_000 };
             config
         });

@@ -35,6 +35,7 @@ impl SpeculativeShape {
             streams: random.weighted(&[(40, 2), (60, 1_000)]),
             tentative: random.weighted(&[(10, 15), (90, 1_000_000)]),
             history: 100_000,
+            piece: random.weighted(&[(50, 300), (50, 1 << 20)]),
         };
         let timing = Timing {
             tick: ms(random.within(20, 100)),

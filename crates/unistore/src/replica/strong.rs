@@ -22,7 +22,6 @@ use solera_certification::{
 use solera_data::{Key, Op, OpError, Outcome as Answer};
 use solera_levels::Level;
 use solera_machine::{Address, Now, PartitionId, RequestId};
-use solera_membership::Members;
 use solera_time::{Monotonic, Origin, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, Response, TxId};
@@ -271,8 +270,7 @@ impl Replica {
     /// Sets the current members as the members of the groups.
     pub(crate) fn set_groups(&mut self) {
         let members = &self.worker.dissemination.members;
-        let founding = Members::founded(self.worker.config.founders, members.sites());
-        let number = configuration(members, &founding);
+        let number = configuration(members);
         let members = members.members().map(|site| (site, first_run(members.generation(site))));
         self.strong.service.set_members(number, members);
     }
