@@ -117,7 +117,7 @@ async fn change(
             return Err(format!(
                 "{what}, which it did not within {} s. The change cannot be undone: {} can no longer \
                  connect, and the change completes automatically once {other} is reachable or is removed as \
-                 well. `solera site list` shows the progress",
+                 well. SOLERA.SITES names, as `waits-for`, a site that has not confirmed it",
                 args.running.timeout, site.name
             ));
         }

@@ -204,6 +204,11 @@ async fn a_site_that_failed_is_removed_and_joins_again() {
     let [mut eu, mut ap] = [0, 2].map(|site| plan.client(site));
     assert_eq!(eu.ask("SET s:a first"), "+OK");
     assert_eq!(ap.ask("SADD s:set x y"), ":2");
+    // More than fits into one piece of a transfer.
+    let text = "x".repeat(30_000);
+    for number in 0..40 {
+        assert_eq!(eu.ask(&format!("SET s:long{number} {text}")), "+OK");
+    }
     assert_eq!(ap.ask("SOLERA.BARRIER 20000"), "+OK");
     // Only the site itself has what it does while the others are down.
     nodes[..2].iter_mut().for_each(|node| node.kill());
@@ -241,6 +246,12 @@ async fn a_site_that_failed_is_removed_and_joins_again() {
             }
         })
     };
+    // Of another generation, which the others refuse.
+    let wrong = plan.run(2, &["--join", "7"]);
+    eventually(&wrong, async || wrong.http("/ready").is_some()).await;
+    let answer = plan.client(2).ask(&format!("SOLERA.STABLE {lost}"));
+    assert!(answer.starts_with("-LOADING site ap"), "{answer}");
+    drop(wrong);
     nodes[2] = plan.run(2, &["--join", "1"]);
     eventually(&nodes[2], async || nodes[2].is_ready()).await;
     stop.store(true, Ordering::Relaxed);
@@ -249,6 +260,7 @@ async fn a_site_that_failed_is_removed_and_joins_again() {
     let mut ap = plan.client(2);
     assert_eq!(ap.ask("MGET s:a s:n s:lost"), "first 1 nil");
     assert_eq!(ap.ask("SMEMBERS s:set"), "x y");
+    assert_eq!(ap.ask("GET s:long39"), text);
     assert_eq!(ap.ask("GET s:m"), counted.lock().unwrap().to_string());
     let again = ap.ask("SOLERA.CALL STRONG INCR s:n");
     let ticket = field(&again, "ticket");

@@ -193,7 +193,7 @@ impl Default for Limits {
             streams: 1_000,
             tentative: 1_000_000,
             history: 10_000,
-            piece: 1 << 20,
+            piece: 512 << 10,
         }
     }
 }

@@ -145,6 +145,6 @@ pub use object::{Access, Add, Procedures, RegisterKey};
 pub use past::Past;
 pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
-pub use record::{Closed, Part, Record, Rest};
+pub use record::{Closed, Encoded, Part, Record, Rest};
 pub use recovery::Recovery;
 pub use request::Request;

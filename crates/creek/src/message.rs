@@ -14,6 +14,7 @@ use crate::execution::Job;
 use crate::ids::{OperationId, StreamId};
 use crate::object::Procedures;
 use crate::protocol::PROTOCOL;
+use crate::record::Encoded;
 use crate::request::Request;
 
 /// Output of a machine.
@@ -134,7 +135,7 @@ pub struct Piece {
     /// Number of the piece.
     pub piece: u64,
     /// Encoded [parts](crate::Part).
-    pub parts: Vec<Vec<u8>>,
+    pub parts: Vec<Encoded>,
     /// Whether it is the last piece.
     pub last: bool,
 }

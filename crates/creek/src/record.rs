@@ -1,9 +1,10 @@
 //! Steps that must survive a restart, and parts of checkpoints.
 
+use std::fmt;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use solera_machine::{DecodeError, Protocol};
 use solera_time::{SiteId, Timestamp};
 
@@ -28,11 +29,41 @@ pub enum Record<O> {
     /// A step of the conditional atomic broadcast.
     Consensus(solera_consensus::Record),
     /// An encoded part of another site's data, which the joining site has fetched.
-    Fetched(Vec<u8>),
+    Fetched(Encoded),
     /// The joining site has all parts, and begins with them.
     Filled,
     /// All sites have the same operations of these generations, and never get more.
     Closed(Closed),
+}
+
+/// An encoded part. It is read and written as a whole, not byte by byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded(pub Vec<u8>);
+
+impl Serialize for Encoded {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Encoded {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Encoded, D::Error> {
+        struct OfBytes;
+
+        impl Visitor<'_> for OfBytes {
+            type Value = Encoded;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Encoded, E> {
+                Ok(Encoded(bytes.to_vec()))
+            }
+        }
+
+        deserializer.deserialize_bytes(OfBytes)
+    }
 }
 
 /// Generations of sites that are closed, and operations that are lost with them.

@@ -4,14 +4,14 @@ use crate::checkpoint::PartOf;
 use crate::config::Config;
 use crate::machine::{Creek, Loading};
 use crate::object::Procedures;
-use crate::record::Record;
+use crate::record::{Encoded, Record};
 
 /// A machine under recovery.
 pub struct Recovery<P: Procedures> {
     machine: Creek<P>,
     loading: Loading<P>,
     /// Parts of another site's data that a joining site has fetched.
-    fetched: Vec<Vec<u8>>,
+    fetched: Vec<Encoded>,
 }
 
 impl<P: Procedures> Recovery<P> {

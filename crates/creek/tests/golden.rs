@@ -13,8 +13,8 @@ use std::sync::Arc;
 use golden::judge;
 use solera_consensus::{CastId, Message as Agreement, Part as AgreementPart, Slot, Snapshot};
 use solera_creek::{
-    Closed, Context, Digest, Final, Message, OperationId, PROTOCOL, Part, Piece, Record, Request,
-    Rest, StreamId, Transfer,
+    Closed, Context, Digest, Encoded, Final, Message, OperationId, PROTOCOL, Part, Piece, Record,
+    Request, Rest, StreamId, Transfer,
 };
 use solera_machine::Wire;
 use solera_time::{SiteId, Timestamp};
@@ -113,7 +113,7 @@ fn messages_keep_their_encoding() {
             transfer: TRANSFER,
             snapshot: Transfer { run: 7, number: 1 },
             piece: 3,
-            parts: vec![vec![5, 1], vec![]],
+            parts: vec![Encoded(vec![5, 1]), Encoded(vec![])],
             last: true,
         }),
     ];
@@ -135,7 +135,7 @@ fn records_keep_their_encoding() {
         Record::Started { run: 300 },
         Record::Operation(strong()),
         Record::Consensus(solera_consensus::Record::Established(2)),
-        Record::Fetched(vec![5, 1, 2]),
+        Record::Fetched(Encoded(vec![5, 1, 2])),
         Record::Filled,
         Record::Closed(closed()),
     ];

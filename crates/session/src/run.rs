@@ -209,6 +209,9 @@ fn needs_data(command: &Described) -> bool {
                 | CommandId::SoleraModule
                 | CommandId::SoleraCall
                 | CommandId::SoleraPhase
+                | CommandId::SoleraStable
+                | CommandId::SoleraState
+                | CommandId::SoleraLog
                 | CommandId::Wait
         )
 }

@@ -5,6 +5,7 @@
 //! piece. Later operations and decisions reach it as they reach any other site.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, SiteId};
@@ -15,13 +16,19 @@ use crate::config::Rule;
 use crate::message::{Message, Piece, Transfer};
 use crate::object::Procedures;
 use crate::rare;
-use crate::record::Record;
+use crate::record::{Encoded, Record};
 
 /// Number of registers or operations in a part.
-const KEYS: usize = 16;
+const KEYS: usize = 4;
 
-/// Number of intervals without an answer after which the site turns to another donor.
-const PATIENCE: u32 = 25;
+/// Number of retry intervals after which the site repeats the request for a piece the first time,
+/// because a piece needs some time on a slow link. The time then doubles, up to `MOST_DOUBLED`
+/// times: repeated pieces would fill the link.
+const PIECE_RETRY: u32 = 10;
+const MOST_DOUBLED: u32 = 4;
+
+/// Number of retry intervals without a piece after which the site turns to another donor.
+const PATIENCE: u32 = 150;
 
 /// A joining site that lacks data.
 #[derive(Debug, Default)]
@@ -44,11 +51,20 @@ struct Fetching {
     /// The donor's name of its data as of one moment.
     snapshot: Option<Transfer>,
     /// Encoded parts that have arrived.
-    parts: Vec<Vec<u8>>,
+    parts: Vec<Encoded>,
     /// Number of the next piece.
     next: u64,
+    /// Number of times that the site has repeated the request for it.
+    repeats: u32,
     /// When the last piece arrived, or the transfer began.
     heard: Monotonic,
+}
+
+impl Fetching {
+    /// Returns the time after which the request for the next piece is repeated.
+    fn pause(&self, retry: Duration) -> Duration {
+        retry * (PIECE_RETRY << self.repeats.min(MOST_DOUBLED))
+    }
 }
 
 /// A transfer at the donor.
@@ -60,7 +76,7 @@ pub(crate) struct Donation<P: Procedures> {
     checkpoint: Checkpoint<P>,
     /// Number of the last piece, and its parts.
     piece: u64,
-    parts: Vec<Vec<u8>>,
+    parts: Vec<Encoded>,
 }
 
 /// Transfers at a donor, by joining site.
@@ -72,7 +88,8 @@ impl<P: Procedures> Creek<P> {
         let retry = self.replica.config.timing.retry;
         let Some(stage) = self.replica.sites.own_joining_stage() else { return };
         let Some(joining) = &mut self.joining else { return };
-        if joining.asked.is_some_and(|at| now < at.after(retry)) {
+        let wait = joining.fetching.as_ref().map_or(retry, |it| it.pause(retry));
+        if joining.asked.is_some_and(|at| now < at.after(wait)) {
             return;
         }
         joining.asked = Some(now);
@@ -100,10 +117,11 @@ impl<P: Procedures> Creek<P> {
             joining.transfers += 1;
             let transfer = Transfer { run: self.replica.run, number: joining.transfers };
             let (donor, parts) = (*donor, Vec::new());
-            let snapshot = None;
-            let next = 0;
-            joining.fetching =
-                Some(Fetching { donor, transfer, snapshot, parts, next, heard: now });
+            let (snapshot, next, repeats) = (None, 0, 0);
+            let fetching = Fetching { donor, transfer, snapshot, parts, next, repeats, heard: now };
+            joining.fetching = Some(fetching);
+        } else if let Some(fetching) = &mut joining.fetching {
+            fetching.repeats += 1;
         }
         self.fetch();
     }
@@ -168,7 +186,7 @@ impl<P: Procedures> Creek<P> {
             let mut encoded = Vec::new();
             Self::encode_part(&part, &mut encoded);
             bytes += encoded.len();
-            donation.parts.push(encoded);
+            donation.parts.push(Encoded(encoded));
         }
     }
 
@@ -186,14 +204,14 @@ impl<P: Procedures> Creek<P> {
             return;
         }
         fetching.parts.extend(parts);
-        fetching.next += 1;
+        (fetching.next, fetching.repeats) = (fetching.next + 1, 0);
         fetching.heard = now.monotonic;
         joining.asked = Some(now.monotonic);
         if !last {
             return self.fetch();
         }
         let parts = std::mem::take(&mut fetching.parts);
-        if parts.iter().any(|part| PartOf::<P>::decode(part).is_err()) {
+        if parts.iter().any(|part| PartOf::<P>::decode(&part.0).is_err()) {
             // A donor of another version has sent it. Another donor may be older.
             joining.fetching = None;
             return;
@@ -210,10 +228,10 @@ impl<P: Procedures> Creek<P> {
     }
 
     /// Begins with the data of another site.
-    pub(crate) fn take_over(&mut self, parts: &[Vec<u8>]) -> Result<(), String> {
+    pub(crate) fn take_over(&mut self, parts: &[Encoded]) -> Result<(), String> {
         let mut loading = Loading::of_other();
         for part in parts {
-            let part = PartOf::<P>::decode(part).map_err(|error| error.to_string())?;
+            let part = PartOf::<P>::decode(&part.0).map_err(|error| error.to_string())?;
             loading.take(self, part);
         }
         self.note_filled();

@@ -219,7 +219,7 @@ fn a_transfer_that_loses_messages_or_its_donor_goes_on() {
         cluster.sent[2][to].iter().any(|message| matches!(message, Message::Fetch { .. }))
     };
     assert!(asks(&cluster, 0) && !asks(&cluster, 1));
-    for _ in 0..40 {
+    for _ in 0..200 {
         cluster.millis += 200;
         cluster.tick(2);
     }
