@@ -108,7 +108,7 @@ fn every_rule_is_needed() {
         (Rule::Settle, "is busy", 0),
     ];
     // Worlds in which sites leave and join.
-    let of_changes = [(Rule::AgreeOnDepartures, "", 0), (Rule::AdmitFirst, "", 130)];
+    let of_changes = [(Rule::AgreeOnDepartures, "", 0), (Rule::AdmitFirst, "", 550)];
     let most = std::env::var("TRAPS").map_or(150, |most| most.parse().unwrap());
     let only = std::env::var("RULE").ok();
     let mut unneeded = Vec::new();

@@ -156,7 +156,10 @@ impl World {
                 latest.changed(id(first), id(victim), Change::Remove).ok()
             }
             SiteStatus::Leaving if is_settled => {
-                let done = |site: &usize| self.nodes[*site].machine.has_completed_removals();
+                let done = |site: &usize| {
+                    let node = &self.nodes[*site];
+                    node.machine.has_completed_removals() && node.is_durable()
+                };
                 let gap = Gap { cut: Timestamp(1), end: Timestamp(1) };
                 members.iter().all(done).then(|| latest.closed(id(victim), gap))
             }
@@ -175,7 +178,8 @@ impl World {
                     self.begin_removal(victim);
                     latest.changed(id(first), id(victim), Change::Remove).ok()
                 } else {
-                    let is_filled = self.nodes[victim].machine.is_filled();
+                    let node = &self.nodes[victim];
+                    let is_filled = node.machine.is_filled() && node.is_durable();
                     let knows = self.all_know() && is_filled && self.random.one_in(20);
                     knows.then(|| latest.joined(id(victim), Timestamp(2)))
                 }

@@ -151,6 +151,11 @@ impl Node {
         }
     }
 
+    /// Returns whether all records are durable. Hosts report nothing about the machine before.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.undurable == 0
+    }
+
     /// Makes records durable.
     pub(crate) fn store(&mut self, records: &solera_machine::Records) {
         self.journal.extend(records.iter().map(<[u8]>::to_vec));
