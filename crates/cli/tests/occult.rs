@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::{Folder, SOLERA, Up, eventually, http, number, ok, solera, text};
+use common::{Folder, SOLERA, Up, eventually, http, keeping, number, ok, solera, text};
 use solera::{Client, Error, Value};
 use solera_backup::{BackupReader, Content};
 use solera_node::hash_password;
@@ -359,8 +359,7 @@ async fn values_homes_and_tokens_survive_a_restart() {
     let folder = Folder::new();
     let file = folder.file("s.toml", SPACES);
     let data = folder.at("data");
-    let arguments =
-        ["--config", file.to_str().unwrap(), "--data", data.to_str().unwrap(), "--wan", "none"];
+    let arguments = keeping(&file, &data);
     let mut up = Up::start(&arguments);
     ok(&solera(&["home", "move", "--from", "virginia", "--to", "california", "--at", &up.at(1)]));
     let homes = |up: &Up| {

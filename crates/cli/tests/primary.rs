@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Folder, SOLERA, Up, eventually, free_ports, http, ok, solera, text};
+use common::{Folder, SOLERA, Up, eventually, free_ports, http, keeping, ok, solera, text};
 use solera::{Client, Value};
 use solera_node::hash_password;
 
@@ -279,8 +279,7 @@ async fn acknowledged_updates_survive_a_restart() {
     let folder = Folder::new();
     let file = folder.file("s.toml", SPACES);
     let data = folder.at("data");
-    let arguments =
-        ["--config", file.to_str().unwrap(), "--data", data.to_str().unwrap(), "--wan", "none"];
+    let arguments = keeping(&file, &data);
     let mut up = Up::start(&arguments);
     for round in 1..=3 {
         let mut clients = clients(&up).await;

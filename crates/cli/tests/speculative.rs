@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{Folder, Inline, Up, eventually, http, ok, wait_until};
+use common::{Folder, Inline, Up, agree, eventually, field_of, http, keeping, ok};
 use solera::{Error, Value};
 use solera_node::hash_password;
 
@@ -31,26 +31,8 @@ fn sites(up: &Up) -> [Inline; 3] {
     [1, 2, 3].map(|site| Inline::at(up.address(site)))
 }
 
-/// Returns a field of a reply that lists fields and values.
-fn field(reply: &str, name: &str) -> String {
-    let words: Vec<&str> = reply.split(' ').collect();
-    let at = words.iter().position(|word| *word == name).expect(reply);
-    words[at + 1].trim_start_matches(':').to_owned()
-}
-
 fn state(client: &mut Inline) -> String {
     client.ask("SOLERA.STATE stock")
-}
-
-/// Waits until all sites have executed the same operations in the same order, and nothing is
-/// tentative.
-fn agree(clients: &mut [Inline]) {
-    wait_until("the sites have the same final operations", || {
-        let states: Vec<String> = clients.iter_mut().map(state).collect();
-        let of = |name: &str| states.iter().map(|state| field(state, name)).collect::<Vec<_>>();
-        let same = |name: &str| of(name).windows(2).all(|two| two[0] == two[1]);
-        same("final") && same("digest") && of("tentative").iter().all(|it| it == "0")
-    });
 }
 
 #[test]
@@ -122,14 +104,14 @@ fn calls_choose_the_level_and_give_tickets() {
     assert_eq!(one.ask("SOLERA.CALL INCRBY s:n 5"), ":5");
     assert_eq!(one.ask("SOLERA.CALL WEAK INCRBY s:n 2"), ":7");
     let strong = one.ask("SOLERA.CALL STRONG INCRBY s:n 3");
-    assert_eq!(field(&strong, "tentative"), "10");
-    let ticket = field(&strong, "ticket");
+    assert_eq!(field_of(&strong, "tentative"), "10");
+    let ticket = field_of(&strong, "ticket");
     for client in [&mut one, &mut two] {
         assert_eq!(client.ask(&format!("SOLERA.STABLE {ticket}")), ":10");
     }
     let weak = two.ask("SOLERA.CALL TRACK WEAK MSET s:x 1 s:y 2");
     assert!(weak.ends_with("tentative +OK +OK"), "{weak}");
-    let ticket = field(&weak, "ticket");
+    let ticket = field_of(&weak, "ticket");
     assert_eq!(one.ask(&format!("SOLERA.STABLE {ticket} 10000")), "+OK +OK");
     let read = one.ask("SOLERA.CALL TRACK WEAK GET s:n");
     assert_eq!(read, "ticket nil tentative 10");
@@ -156,29 +138,29 @@ fn results_are_pushed() {
     let [mut one, mut two, mut three] = sites(&up);
     one.ask("HELLO 3");
     let called = one.ask("SOLERA.CALL STRONG INCRBY s:n 3");
-    let ticket = field(&called, "ticket");
+    let ticket = field_of(&called, "ticket");
     assert_eq!(one.reply(), format!("solera.stable {ticket} :3"));
     assert_eq!(one.ask("PING"), "+PONG");
     // A site that is cut off answers weakly, and others go on.
     ok(&up.fault(&["cut", "1", "2"]));
     ok(&up.fault(&["cut", "1", "3"]));
-    let set = field(&two.ask("SOLERA.CALL STRONG SET s:n 100"), "ticket");
+    let set = field_of(&two.ask("SOLERA.CALL STRONG SET s:n 100"), "ticket");
     assert_eq!(two.ask(&format!("SOLERA.STABLE {set}")), "+OK");
     let called = one.ask("SOLERA.CALL TRACK STRONG INCRBY s:n 1");
-    assert_eq!(field(&called, "tentative"), "4");
-    let ticket = field(&called, "ticket");
+    assert_eq!(field_of(&called, "tentative"), "4");
+    let ticket = field_of(&called, "ticket");
     let weak = one.ask("SOLERA.CALL WEAK INCRBY s:n 1");
     assert_eq!(weak, ":5");
     let late = one.ask(&format!("SOLERA.STABLE {ticket} 100"));
     assert!(late.starts_with("-TIMEOUT"), "{late}");
     // After a while, the site adds an operation without effect.
-    let tentative = field(&state(&mut one), "tentative");
+    let tentative = field_of(&state(&mut one), "tentative");
     assert!(["2", "3"].contains(&&*tentative), "{tentative}");
     let at_risk = one.ask("SOLERA.AT-RISK");
     let counted = ["transactions :2 keys s:n", "transactions :3 keys s:n"];
     assert!(counted.iter().any(|counted| at_risk.contains(counted)), "{at_risk}");
     assert!(one.ask("SOLERA.BARRIER 100").starts_with("-TIMEOUT"));
-    let added = field(&two.ask("SOLERA.CALL STRONG INCRBY s:n 1"), "ticket");
+    let added = field_of(&two.ask("SOLERA.CALL STRONG INCRBY s:n 1"), "ticket");
     assert_eq!(two.ask(&format!("SOLERA.STABLE {added}")), ":101");
     ok(&up.fault(&["heal"]));
     // The result may be revised once or twice. The cause is the last of the other operations that
@@ -196,7 +178,7 @@ fn results_are_pushed() {
     assert!(revised.iter().all(|it| possible.contains(it)), "{revised:?}, not {possible:?}");
     // A result that does not change is not revised.
     let called = one.ask("SOLERA.CALL TRACK WEAK INCRBY s:m 1");
-    let ticket_of_m = field(&called, "ticket");
+    let ticket_of_m = field_of(&called, "ticket");
     assert_eq!(one.reply(), format!("solera.stable {ticket_of_m} :1"));
     assert_eq!(stable, format!("solera.stable {ticket} :102"));
     assert_eq!(one.ask("SOLERA.BARRIER 10000"), "+OK");
@@ -288,7 +270,7 @@ fn rights_apply_to_the_commands_and_results_of_calls() {
     assert_eq!(bob.ask("AUTH bob pw"), "+OK");
     assert_eq!(eve.ask("AUTH eve pw"), "+OK");
     let called = bob.ask("SOLERA.CALL STRONG INCR s:own:1");
-    let ticket = field(&called, "ticket");
+    let ticket = field_of(&called, "ticket");
     assert_eq!(bob.ask(&format!("SOLERA.STABLE {ticket}")), ":1");
     let refused = eve.ask(&format!("SOLERA.STABLE {ticket}"));
     assert!(refused.starts_with("-NOPERM"), "{refused}");
@@ -317,7 +299,7 @@ fn rights_apply_to_the_commands_and_results_of_calls() {
         assert!(refused.contains("NOPERM"), "{line}: {refused}");
     }
     let called = bob.ask("SOLERA.CALL STRONG shop.add own:2 1");
-    let ticket = field(&called, "ticket");
+    let ticket = field_of(&called, "ticket");
     assert_eq!(bob.ask(&format!("SOLERA.STABLE {ticket}")), ":1");
     assert_eq!(bob.ask("SOLERA.CALL shop.add own:2 -1"), ":0");
     assert!(eve.ask(&format!("SOLERA.STABLE {ticket}")).starts_with("-NOPERM"));
@@ -356,11 +338,11 @@ fn transactions_of_modules_are_operations_of_the_space() {
     assert_eq!(two.ask("SOLERA.BARRIER 10000"), "+OK");
     ok(&up.fault(&["cut", "2", "1"]));
     ok(&up.fault(&["cut", "2", "3"]));
-    let sold = field(&three.ask("SOLERA.CALL STRONG shop.add n -4"), "ticket");
+    let sold = field_of(&three.ask("SOLERA.CALL STRONG shop.add n -4"), "ticket");
     assert_eq!(three.ask(&format!("SOLERA.STABLE {sold}")), ":1");
     let called = two.ask("SOLERA.CALL TRACK STRONG shop.add n -5");
-    assert_eq!(field(&called, "tentative"), "0");
-    let ticket = field(&called, "ticket");
+    assert_eq!(field_of(&called, "tentative"), "0");
+    let ticket = field_of(&called, "ticket");
     ok(&up.fault(&["heal"]));
     let mut pushes = Vec::new();
     while pushes.last().is_none_or(|last: &String| !last.starts_with("solera.stable")) {
@@ -390,8 +372,7 @@ fn operations_survive_a_restart() {
     let folder = Folder::new();
     let file = folder.file("s.toml", SPACES);
     let data = folder.at("data");
-    let arguments =
-        ["--config", file.to_str().unwrap(), "--data", data.to_str().unwrap(), "--wan", "none"];
+    let arguments = keeping(&file, &data);
     let mut up = Up::start(&arguments);
     let mut tickets = Vec::new();
     for round in 1..=3 {
@@ -400,7 +381,7 @@ fn operations_survive_a_restart() {
             assert_eq!(client.ask(&format!("INCR s:{place}")), format!(":{round}"));
         }
         let called = clients[round % 3].ask("SOLERA.CALL STRONG INCR s:n");
-        tickets.push((field(&called, "ticket"), round));
+        tickets.push((field_of(&called, "ticket"), round));
         assert_eq!(clients[0].ask("SOLERA.CALL INCR s:m"), format!(":{round}"));
         drop(clients);
         up.kill();
@@ -423,8 +404,7 @@ async fn a_handle_waits_for_its_operation_after_a_restart_and_at_other_sites() {
     let folder = Folder::new();
     let file = folder.file("s.toml", SPACES);
     let data = folder.at("data");
-    let arguments =
-        ["--config", file.to_str().unwrap(), "--data", data.to_str().unwrap(), "--wan", "none"];
+    let arguments = keeping(&file, &data);
     let mut up = Up::start(&arguments);
     let mut client = up.client(1).await;
     let long = Some(Duration::from_secs(60));
@@ -469,7 +449,7 @@ async fn stable_replies_are_those_of_the_log_though_the_leader_dies() {
         for client in &mut clients[skipped..] {
             client.ask("INCRBY s:n 2");
             let called = client.ask("SOLERA.CALL STRONG INCRBY s:n 1");
-            let ticket = field(&called, "ticket");
+            let ticket = field_of(&called, "ticket");
             let result = client.ask(&format!("SOLERA.STABLE {ticket} 60000"));
             stable.insert(ticket, result);
         }
@@ -477,7 +457,7 @@ async fn stable_replies_are_those_of_the_log_though_the_leader_dies() {
     agree(&mut clients);
     let mut value = 0;
     let mut found = 0;
-    let count: usize = field(&state(&mut clients[1]), "final").parse().unwrap();
+    let count: usize = field_of(&state(&mut clients[1]), "final").parse().unwrap();
     clients[1].send(&format!("SOLERA.LOG stock 1 {count}"));
     assert_eq!(clients[1].line(), format!("*{count}"));
     for position in 1..=count {

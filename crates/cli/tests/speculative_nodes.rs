@@ -8,13 +8,15 @@ use std::fs;
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{Folder, Inline, Node, SOLERA, eventually, free_ports, solera, text, wait_until};
+use common::{
+    Folder, Inline, Node, SOLERA, agree, eventually, field_of, free_ports, solera, text, wait_until,
+};
 
 const SITES: [&str; 3] = ["eu", "us", "ap"];
 const SPACE: &str = "[[space]]\nname = 'stock'\nprefix = 's:'\nlevel = 'speculative'\n";
@@ -68,24 +70,6 @@ impl Plan {
     }
 }
 
-/// Returns a field of a reply that lists fields and values.
-fn field(reply: &str, name: &str) -> String {
-    let words: Vec<&str> = reply.split(' ').collect();
-    let at = words.iter().position(|word| *word == name).expect(reply);
-    words[at + 1].trim_start_matches(':').to_owned()
-}
-
-/// Waits until these sites have executed the same operations in the same order.
-fn agree(plan: &Plan, sites: &[usize]) {
-    wait_until("the sites have the same final operations", || {
-        let states: Vec<String> =
-            sites.iter().map(|site| plan.client(*site).ask("SOLERA.STATE stock")).collect();
-        let of = |name: &str| states.iter().map(|state| field(state, name)).collect::<Vec<_>>();
-        let same = |name: &str| of(name).windows(2).all(|two| two[0] == two[1]);
-        same("final") && same("digest") && of("tentative").iter().all(|it| it == "0")
-    });
-}
-
 /// Sends a command to a node that may fail. Returns `None` if there is no reply.
 fn try_ask(client: &mut Option<Inline>, at: SocketAddr, line: &str) -> Option<String> {
     if client.is_none() {
@@ -110,7 +94,7 @@ fn load(at: SocketAddr, end: &AtomicBool, tickets: &Sender<String>) {
         try_ask(&mut client, at, "INCRBY s:n 3");
         match try_ask(&mut client, at, "SOLERA.CALL STRONG INCRBY s:n 1") {
             Some(called) if called.starts_with("ticket") => {
-                tickets.send(field(&called, "ticket")).unwrap();
+                tickets.send(field_of(&called, "ticket")).unwrap();
             }
             _ => thread::sleep(Duration::from_millis(20)),
         }
@@ -122,6 +106,7 @@ fn load(at: SocketAddr, end: &AtomicBool, tickets: &Sender<String>) {
 fn collect(
     addresses: [SocketAddr; 3],
     tickets: mpsc::Receiver<String>,
+    count: &AtomicUsize,
 ) -> BTreeMap<String, String> {
     let mut clients = [None, None, None];
     let mut results = BTreeMap::new();
@@ -136,12 +121,13 @@ fn collect(
             }
         };
         results.insert(ticket, result);
+        count.fetch_add(1, Ordering::Relaxed);
     }
     results
 }
 
 fn leader(plan: &Plan, site: usize) -> usize {
-    let name = field(&plan.client(site).ask("SOLERA.STATE stock"), "leader");
+    let name = field_of(&plan.client(site).ask("SOLERA.STATE stock"), "leader");
     SITES.iter().position(|it| *it == name).unwrap_or(site)
 }
 
@@ -157,9 +143,12 @@ async fn stable_results_are_those_of_the_log_though_leaders_stop_and_die() {
         thread::spawn(move || load(at, &end, &sender))
     });
     drop(sender);
-    let collector = thread::spawn(move || collect(addresses, tickets));
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let collector = thread::spawn(move || collect(addresses, tickets, &counted));
     for round in 0..4 {
-        thread::sleep(Duration::from_millis(300));
+        let before = count.load(Ordering::Relaxed);
+        wait_until("results", || count.load(Ordering::Relaxed) > before + 10);
         let leads = leader(&plan, round % 3);
         if round % 2 == 0 {
             nodes[leads].signal("-STOP");
@@ -178,9 +167,9 @@ async fn stable_results_are_those_of_the_log_though_leaders_stop_and_die() {
     end.store(true, Ordering::Relaxed);
     loads.into_iter().for_each(|load| load.join().unwrap());
     let results = collector.join().unwrap();
-    agree(&plan, &[0, 1, 2]);
+    agree(&mut [0, 1, 2].map(|site| plan.client(site)));
     let mut client = plan.client(1);
-    let count: usize = field(&client.ask("SOLERA.STATE stock"), "final").parse().unwrap();
+    let count: usize = field_of(&client.ask("SOLERA.STATE stock"), "final").parse().unwrap();
     let (mut value, mut found) = (0, 0);
     for position in 1..=count {
         let entry = client.ask(&format!("SOLERA.LOG stock {position} 1"));
@@ -213,7 +202,7 @@ async fn a_site_that_failed_is_removed_and_joins_again() {
     // Only the site itself has what it does while the others are down.
     nodes[..2].iter_mut().for_each(|node| node.kill());
     let lost = ap.ask("SOLERA.CALL TRACK WEAK SET s:lost 1");
-    let lost = field(&lost, "ticket");
+    let lost = field_of(&lost, "ticket");
     let token = ap.ask("SOLERA.TOKEN");
     nodes[2].kill();
     for (site, node) in nodes[..2].iter_mut().enumerate() {
@@ -230,7 +219,7 @@ async fn a_site_that_failed_is_removed_and_joins_again() {
     assert!(answer.starts_with(&expected), "{answer}");
     let answer = us.ask(&format!("SOLERA.ATTACH {token}"));
     assert!(answer.starts_with("-LOST"), "{answer}");
-    agree(&plan, &[0, 1]);
+    agree(&mut [0, 1].map(|site| plan.client(site)));
 
     fs::remove_dir_all(plan.folder.join("ap")).unwrap();
     plan.site(&["add", "ap"]);
@@ -256,14 +245,14 @@ async fn a_site_that_failed_is_removed_and_joins_again() {
     eventually(&nodes[2], async || nodes[2].is_ready()).await;
     stop.store(true, Ordering::Relaxed);
     writer.join().unwrap();
-    agree(&plan, &[0, 1, 2]);
+    agree(&mut [0, 1, 2].map(|site| plan.client(site)));
     let mut ap = plan.client(2);
     assert_eq!(ap.ask("MGET s:a s:n s:lost"), "first 1 nil");
     assert_eq!(ap.ask("SMEMBERS s:set"), "x y");
     assert_eq!(ap.ask("GET s:long39"), text);
     assert_eq!(ap.ask("GET s:m"), counted.lock().unwrap().to_string());
     let again = ap.ask("SOLERA.CALL STRONG INCR s:n");
-    let ticket = field(&again, "ticket");
+    let ticket = field_of(&again, "ticket");
     assert_eq!(eu.ask(&format!("SOLERA.STABLE {ticket} 20000")), ":2");
     // It survives a restart, and the failure of another site.
     nodes[2].kill();
@@ -272,5 +261,5 @@ async fn a_site_that_failed_is_removed_and_joins_again() {
     nodes[0].kill();
     let mut ap = plan.client(2);
     assert_eq!(ap.ask("SOLERA.CALL INCR s:n"), ":3");
-    agree(&plan, &[1, 2]);
+    agree(&mut [1, 2].map(|site| plan.client(site)));
 }

@@ -89,8 +89,7 @@ impl Client {
         &mut self,
         operation: &[A],
     ) -> Result<Operation, Error> {
-        let reply = self.call_as(&[b"STRONG"], operation).await?;
-        self.called(reply)
+        self.operate(&[b"STRONG"], operation).await
     }
 
     /// Calls a strong operation like [`Client::call_strong`], and subscribes to its
@@ -102,8 +101,7 @@ impl Client {
         &mut self,
         operation: &[A],
     ) -> Result<Operation, Error> {
-        let reply = self.call_as(&[b"TRACK", b"STRONG"], operation).await?;
-        self.called(reply)
+        self.operate(&[b"TRACK", b"STRONG"], operation).await
     }
 
     /// Calls a weak operation, and subscribes to its [revisions](Operation::next_revision) and its
@@ -115,8 +113,7 @@ impl Client {
         &mut self,
         operation: &[A],
     ) -> Result<Operation, Error> {
-        let reply = self.call_as(&[b"TRACK", b"WEAK"], operation).await?;
-        self.called(reply)
+        self.operate(&[b"TRACK", b"WEAK"], operation).await
     }
 
     /// Waits for the final result of an operation that any client of the cluster has called. If the
@@ -164,6 +161,16 @@ impl Client {
         command.extend(how);
         command.extend(operation.iter().map(AsRef::as_ref));
         self.call(&command).await
+    }
+
+    /// Calls an operation that has a handle.
+    async fn operate<A: AsRef<[u8]>>(
+        &mut self,
+        how: &[&[u8]],
+        operation: &[A],
+    ) -> Result<Operation, Error> {
+        let reply = self.call_as(how, operation).await?;
+        self.called(reply)
     }
 
     /// Creates the handle of an operation from the reply to its call.

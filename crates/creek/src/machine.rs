@@ -39,8 +39,8 @@ type FinalOf<P> = Final<<P as Procedures>::Operation, <P as Procedures>::Respons
 pub struct Creek<P: Procedures> {
     pub(crate) replica: Replica<P>,
     pub(crate) consensus: Consensus<P>,
-    /// Progress of a joining site, until it has the data of another one.
-    pub(crate) joining: Option<Joining>,
+    /// Progress of a joining site.
+    pub(crate) joining: Joining,
     /// Transfers to joining sites.
     pub(crate) donations: Donations<P>,
     /// Number of times that this machine has begun to send its data to a joining site.
@@ -107,9 +107,9 @@ impl<P: Procedures> Creek<P> {
     /// Creates a machine without data that has not started.
     pub(crate) fn empty(config: Config, procedures: P) -> Creek<P> {
         let consensus = Creek::<P>::member(&config);
-        let joining = (config.generation > 0).then(Joining::default);
         let replica = Replica::new(config, procedures);
-        Creek { replica, consensus, joining, donations: Donations::new(), snapshots: 0 }
+        let (joining, donations) = (Joining::default(), Donations::new());
+        Creek { replica, consensus, joining, donations, snapshots: 0 }
     }
 
     /// Creates a member of the broadcast that has not begun.
@@ -209,9 +209,14 @@ impl<P: Procedures> Creek<P> {
         self.consensus.leads()
     }
 
+    /// Returns whether the first step of the machine begins the broadcast.
+    fn is_about_to_begin(&self) -> bool {
+        self.replica.is_filled && !self.consensus.has_begun()
+    }
+
     /// Begins a step. In the first one, the machine begins to take part in the broadcast.
     fn begin_step(&mut self, now: Now) {
-        if !self.consensus.has_begun() && self.joining.is_none() {
+        if self.is_about_to_begin() {
             let config = &self.replica.config;
             let founds = config.generation == 0 && config.me().index() < config.founders;
             self.consensus.begin(now.monotonic, &Bodies(&self.replica), founds);
@@ -258,7 +263,7 @@ impl<P: Procedures> Creek<P> {
             Message::Admitted { stage } => self.on_admitted(now.monotonic, from, stage),
             Message::Piece(piece) => self.on_piece(now, from, piece),
             // A joining site has nothing to which other messages could apply.
-            _ if self.joining.is_some() => {}
+            _ if !self.replica.is_filled => {}
             Message::Fetch { transfer, piece } => self.on_fetch(from, transfer, piece),
             Message::Consensus(message) => {
                 let bodies = Bodies(&self.replica);
@@ -288,6 +293,9 @@ impl<P: Procedures> Participant for Creek<P> {
         if self.consensus.has_begun() {
             self.replica.begin_step();
             self.settle(now);
+        } else {
+            // A joining site has its timer, and nothing else.
+            self.replica.set_timer(now.monotonic);
         }
     }
 
@@ -298,7 +306,7 @@ impl<P: Procedures> Participant for Creek<P> {
     }
 
     fn is_filled(&self) -> bool {
-        self.joining.is_none()
+        self.replica.is_filled
     }
 }
 
@@ -344,9 +352,7 @@ impl<P: Procedures> Machine for Creek<P> {
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {
-        // The first step begins everything.
-        let has_begun = self.consensus.has_begun() || self.joining.is_some();
-        let first = (!has_begun || self.replica.is_unarmed()).then_some(Monotonic(0));
+        let first = self.is_about_to_begin().then_some(Monotonic(0));
         let own = self.replica.next_deadline().into_iter();
         own.chain(self.consensus.next_deadline()).chain(first).min()
     }

@@ -60,7 +60,7 @@ impl<P: Procedures> Recovery<P> {
             Record::Closed(closed) => replica.restore_closed(closed),
             Record::Filled => {
                 let parts = std::mem::take(&mut self.fetched);
-                self.machine.take_over(&parts)?;
+                self.machine.take_over(Creek::<P>::decode_parts(&parts)?);
             }
         }
         while self.machine.replica.poll_output().is_some() {}

@@ -234,7 +234,7 @@ impl<P: Procedures> Replica<P> {
 
     /// Returns the differences between the results of this site and those of others.
     pub(crate) fn divergence(&self) -> Option<Divergence> {
-        self.comparison.divergence(self.me(), self.sites.members())
+        self.comparison.divergence(self.sites.other_members())
     }
 
     /// Returns these differences if the site gives no results because of them.

@@ -95,16 +95,7 @@ impl Sites {
     /// number 0.
     pub(crate) fn configuration(&self) -> u64 {
         // A site enters with each fourth stage, and leaves with the next one.
-        let of = |site| match self.list.changes(site) {
-            0 => 0,
-            stage => 2 * (stage / 4) + u64::from(!stage.is_multiple_of(4)),
-        };
-        let changes: u64 = SiteId::all(self.list.sites()).map(of).sum();
-        let who: u64 = self.list.members().map(|site| 1 << site.0).sum();
-        match changes {
-            0 => 0,
-            changes => (changes << 8) | who,
-        }
+        self.list.configuration(|stage| 2 * (stage / 4) + u64::from(!stage.is_multiple_of(4)))
     }
 }
 

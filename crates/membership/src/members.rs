@@ -156,10 +156,19 @@ impl Members {
         self.0[site.index()] == Slot::before(1)
     }
 
-    /// Returns a number that grows with each change of a site's status. It is 0 for founding
-    /// members, and for sites that never were members.
-    pub fn changes(&self, site: SiteId) -> u64 {
-        if self.is_new(site) { 0 } else { self.stage(site) }
+    /// Returns a number for the configuration of these members. It is 0 for founding members, and
+    /// differs for different members. `changes` returns the number of changes that count up to a
+    /// [stage](Self::stage) of a site, and 0 for stage 0; the configuration's number grows with it.
+    ///
+    /// The number does not depend on how many sites the settings of a node list, or listed when its
+    /// data began: sites that never were members do not count.
+    pub fn configuration(&self, changes: impl Fn(u64) -> u64) -> u64 {
+        let sites = SiteId::all(self.sites()).filter(|site| !self.is_new(*site));
+        let who: u64 = self.members().map(|site| 1 << site.0).sum();
+        match sites.map(|site| changes(self.stage(site))).sum::<u64>() {
+            0 => 0,
+            changes => (changes << 8) | who,
+        }
     }
 
     /// Returns whether another list says the same of all sites. A site that only one of the lists
@@ -308,8 +317,9 @@ mod tests {
         let leaving = Members::new(3).changed(A, C, Change::Remove).unwrap();
         let gone = leaving.closed(C, empty);
         assert!(!gone.is_new(C) && Members::founded(2, 3).is_new(C));
-        assert_eq!((leaving.changes(C), gone.changes(C)), (1, 2));
-        assert_eq!(Members::founded(2, 3).changes(C), 0);
+        let numbers = [&leaving, &gone].map(|list| list.configuration(|stage| stage));
+        assert_eq!(numbers, [(1 << 8) | 0b11, (2 << 8) | 0b11]);
+        assert_eq!(Members::founded(2, 3).configuration(|stage| stage), 0);
         assert!(!gone.agrees_with(&Members::new(2)));
     }
 

@@ -3,7 +3,6 @@
 use solera_certification::GroupId;
 use solera_machine::PartitionId;
 use solera_membership::Members;
-use solera_time::SiteId;
 
 /// The group that certifies all strong transactions in REDBLUE.
 pub(crate) const CENTRAL: GroupId = GroupId(0);
@@ -20,15 +19,9 @@ pub(crate) fn first_run(generation: u32) -> u64 {
     u64::from(generation) << 16
 }
 
-/// Returns a number that grows with every change of the members and differs for different lists of
-/// members. The founding members have number 0. The first term has this number, too, so it needs no
-/// term before it. The number does not depend on how many sites the configuration of a node lists,
-/// or listed when its data began.
+/// Returns a number that grows with every change of the list, and differs for different members.
+/// The founding members have number 0. The first term has this number, too, so it needs no term
+/// before it.
 pub(crate) fn configuration(members: &Members) -> u64 {
-    let changes = SiteId::all(members.sites()).map(|site| members.changes(site)).sum();
-    let who: u64 = members.members().map(|site| 1 << site.0).sum();
-    match changes {
-        0 => 0,
-        changes => (changes << 8) | who,
-    }
+    members.configuration(|stage| stage)
 }

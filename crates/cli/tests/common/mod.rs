@@ -407,6 +407,32 @@ pub(crate) fn wait_until(what: impl fmt::Display, mut holds: impl FnMut() -> boo
     }
 }
 
+/// Returns the arguments of `solera up` with a configuration and data that survive a restart,
+/// without delays between the sites.
+pub(crate) fn keeping<'a>(config: &'a Path, data: &'a Path) -> [&'a str; 6] {
+    let text = |path: &'a Path| path.to_str().unwrap();
+    ["--config", text(config), "--data", text(data), "--wan", "none"]
+}
+
+/// Returns a field of a reply that lists fields and values, as [`Inline::ask`] returns it.
+pub(crate) fn field_of(reply: &str, name: &str) -> String {
+    let words: Vec<&str> = reply.split(' ').collect();
+    let at = words.iter().position(|word| *word == name).expect(reply);
+    words[at + 1].trim_start_matches(':').to_owned()
+}
+
+/// Waits until all sites have executed the same operations of the speculative space `stock` in the
+/// same order, and nothing is tentative.
+pub(crate) fn agree(clients: &mut [Inline]) {
+    wait_until("the sites have the same final operations", || {
+        let ask = |client: &mut Inline| client.ask("SOLERA.STATE stock");
+        let states: Vec<String> = clients.iter_mut().map(ask).collect();
+        let of = |name: &str| states.iter().map(|it| field_of(it, name)).collect::<Vec<_>>();
+        let same = |name: &str| of(name).windows(2).all(|two| two[0] == two[1]);
+        same("final") && same("digest") && of("tentative").iter().all(|it| it == "0")
+    });
+}
+
 /// One connection that sends inline commands and reads replies line by line.
 pub(crate) struct Inline(pub(crate) BufReader<TcpStream>);
 

@@ -87,7 +87,10 @@ impl<P: Procedures> Creek<P> {
     pub(crate) fn join(&mut self, now: Monotonic) {
         let retry = self.replica.config.timing.retry;
         let Some(stage) = self.replica.sites.own_joining_stage() else { return };
-        let Some(joining) = &mut self.joining else { return };
+        if self.replica.is_filled {
+            return;
+        }
+        let joining = &mut self.joining;
         let wait = joining.fetching.as_ref().map_or(retry, |it| it.pause(retry));
         if joining.asked.is_some_and(|at| now < at.after(wait)) {
             return;
@@ -128,15 +131,14 @@ impl<P: Procedures> Creek<P> {
 
     /// Requests the next piece.
     fn fetch(&mut self) {
-        let fetching = self.joining.as_ref().and_then(|joining| joining.fetching.as_ref());
-        if let Some(Fetching { donor, transfer, next, .. }) = fetching {
+        if let Some(Fetching { donor, transfer, next, .. }) = &self.joining.fetching {
             let message = Message::Fetch { transfer: *transfer, piece: *next };
             self.replica.send(*donor, message);
         }
     }
 
     pub(crate) fn on_admitted(&mut self, now: Monotonic, from: SiteId, stage: u64) {
-        let Some(joining) = &mut self.joining else { return };
+        let joining = &mut self.joining;
         if joining.stage == stage && joining.admitted_by.insert(from) {
             joining.asked = None;
             self.join(now);
@@ -192,7 +194,7 @@ impl<P: Procedures> Creek<P> {
 
     pub(crate) fn on_piece(&mut self, now: Now, from: SiteId, answer: Piece) {
         let Piece { transfer, snapshot, piece, parts, last } = answer;
-        let Some(joining) = &mut self.joining else { return };
+        let joining = &mut self.joining;
         let Some(fetching) = &mut joining.fetching else { return };
         if fetching.donor != from || fetching.transfer != transfer || fetching.next != piece {
             return;
@@ -210,38 +212,37 @@ impl<P: Procedures> Creek<P> {
         if !last {
             return self.fetch();
         }
-        let parts = std::mem::take(&mut fetching.parts);
-        if parts.iter().any(|part| PartOf::<P>::decode(&part.0).is_err()) {
+        // Nothing that arrives later belongs to this transfer.
+        let Some(Fetching { parts, .. }) = joining.fetching.take() else { return };
+        let Ok(decoded) = Self::decode_parts(&parts) else {
             // A donor of another version has sent it. Another donor may be older.
-            joining.fetching = None;
             return;
-        }
-        for part in &parts {
-            self.replica.record(&Record::Fetched(part.clone()));
+        };
+        for part in parts {
+            self.replica.record(&Record::Fetched(part));
         }
         self.replica.record(&Record::Filled);
         let emitted = self.replica.outputs();
-        self.take_over(&parts).expect("all parts were decoded");
+        self.take_over(decoded);
         // Loading is no step of the protocol.
         self.replica.truncate_outputs(emitted);
         self.replica.begin_filled();
     }
 
-    /// Begins with the data of another site.
-    pub(crate) fn take_over(&mut self, parts: &[Encoded]) -> Result<(), String> {
-        let mut loading = Loading::of_other();
-        for part in parts {
-            let part = PartOf::<P>::decode(&part.0).map_err(|error| error.to_string())?;
-            loading.take(self, part);
-        }
-        self.note_filled();
-        loading.end(&mut self.replica);
-        Ok(())
+    /// Decodes the parts of another site's data.
+    ///
+    /// # Errors
+    /// The bytes are no parts of this protocol.
+    pub(crate) fn decode_parts(parts: &[Encoded]) -> Result<Vec<PartOf<P>>, String> {
+        let decoded = parts.iter().map(|part| PartOf::<P>::decode(&part.0));
+        decoded.collect::<Result<_, _>>().map_err(|error| error.to_string())
     }
 
-    /// Notes that the site has the data of another one.
-    pub(crate) fn note_filled(&mut self) {
-        self.joining = None;
+    /// Begins with the data of another site.
+    pub(crate) fn take_over(&mut self, parts: Vec<PartOf<P>>) {
+        let mut loading = Loading::of_other();
+        parts.into_iter().for_each(|part| loading.take(self, part));
         self.replica.is_filled = true;
+        loading.end(&mut self.replica);
     }
 }

@@ -72,7 +72,7 @@ impl<P: Procedures> Loading<P> {
                 let restored = consensus.restore(Agreed::Installed(snapshot));
                 restored.expect("only records of deliveries can be out of order");
             }
-            Part::Filled => machine.note_filled(),
+            Part::Filled => replica.is_filled = true,
             Part::Closed(closed) => replica.restore_closed(closed),
         }
     }

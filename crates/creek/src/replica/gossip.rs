@@ -223,11 +223,6 @@ impl<P: Procedures> Replica<P> {
         }
     }
 
-    /// Returns whether a site that has to fetch data has not started its timer.
-    pub(crate) fn is_unarmed(&self) -> bool {
-        !self.is_filled && self.next_tick.is_none()
-    }
-
     pub(crate) fn next_deadline(&self) -> Option<Monotonic> {
         if self.is_busy() { Some(Monotonic(0)) } else { self.next_tick }
     }

@@ -82,6 +82,20 @@ fn without_one() -> (Cluster, Members) {
     (cluster, gone)
 }
 
+/// Three sites, of which the last one has left and joins again.
+fn with_joining() -> (Cluster, Members) {
+    let (mut cluster, gone) = without_one();
+    let joining = changed(&gone, 2, Change::Add);
+    cluster.replace(2, 1);
+    (0..3).for_each(|site| cluster.set_members(site, &joining));
+    (cluster, joining)
+}
+
+/// Returns a request of the joining site for a piece.
+fn fetch(number: u64, piece: u64) -> Message<Letters> {
+    Message::Fetch { transfer: Transfer { run: (1 << 32) + 1, number }, piece }
+}
+
 #[test]
 fn members_keep_what_one_of_them_has_of_a_site_that_leaves() {
     let mut cluster = Cluster::of(3, |_| {});
@@ -192,12 +206,7 @@ fn a_site_joins_with_the_data_of_a_member() {
 
 #[test]
 fn a_transfer_that_loses_messages_or_its_donor_goes_on() {
-    let (mut cluster, gone) = without_one();
-    let joining = changed(&gone, 2, Change::Add);
-    cluster.replace(2, 1);
-    (0..3).for_each(|site| cluster.set_members(site, &joining));
-    let run = (1 << 32) + 1;
-    let fetch = |number, piece| Message::Fetch { transfer: Transfer { run, number }, piece };
+    let (mut cluster, _) = with_joining();
     // A repeated request is answered with the same piece, a former transfer or a later piece not.
     cluster.give(2, 0, fetch(1, 0));
     let first = cluster.pieces(0, 2);
@@ -272,10 +281,7 @@ fn lost_operations_stay_lost_after_a_restart() {
 
 #[test]
 fn a_transfer_that_a_crash_interrupts_is_forgotten() {
-    let (mut cluster, gone) = without_one();
-    let joining = changed(&gone, 2, Change::Add);
-    cluster.replace(2, 1);
-    (0..3).for_each(|site| cluster.set_members(site, &joining));
+    let (mut cluster, joining) = with_joining();
     cluster.rest_of(&[0, 1, 2]);
     assert!(cluster.machines[2].is_filled());
     // All records up to some of the parts are durable.
@@ -306,15 +312,13 @@ fn a_transfer_has_the_data_of_one_moment() {
     cluster.restart(0);
     cluster.replace(2, 1);
     (0..3).for_each(|site| cluster.set_members(site, &joining));
-    let fetch =
-        |number| Message::Fetch { transfer: Transfer { run: (1 << 32) + 1, number }, piece: 0 };
     cluster.millis += 400;
     cluster.tick(2);
     for other in 0..2 {
         cluster.deliver(2, other);
         cluster.deliver(other, 2);
     }
-    cluster.give(2, 0, fetch(1));
+    cluster.give(2, 0, fetch(1, 0));
     let pieces = cluster.pieces(0, 2);
     assert!(matches!(&pieces[..], [Message::Piece(Piece { last: false, .. })]), "{pieces:?}");
     cluster.give(0, 2, pieces[0].clone());
@@ -322,22 +326,19 @@ fn a_transfer_has_the_data_of_one_moment() {
     cluster.set_members(0, &joining);
     cluster.append(0, 'x', Level::Strong);
     cluster.rest_of(&[0, 1]);
-    cluster.give(2, 0, fetch(1));
+    cluster.give(2, 0, fetch(1, 0));
     cluster.sent = Cluster::nothing(3);
     cluster.rest_of(&[0, 1, 2]);
     assert!(cluster.machines[2].is_filled() && cluster.has_taken("its donor was restarted"));
     assert_eq!(cluster.machines[0].final_registers(), cluster.machines[2].final_registers());
     assert_eq!(cluster.machines[0].status().digest, cluster.machines[2].status().digest);
     // Nor does a late request of an earlier transfer disturb a later one.
-    let (mut cluster, gone) = without_one();
-    let joining = changed(&gone, 2, Change::Add);
-    cluster.replace(2, 1);
-    (0..3).for_each(|site| cluster.set_members(site, &joining));
-    cluster.give(2, 0, fetch(2));
+    let (mut cluster, _) = with_joining();
+    cluster.give(2, 0, fetch(2, 0));
     let first = cluster.pieces(0, 2);
-    cluster.give(2, 0, fetch(1));
+    cluster.give(2, 0, fetch(1, 0));
     assert_eq!(cluster.pieces(0, 2), []);
-    cluster.give(2, 0, fetch(2));
+    cluster.give(2, 0, fetch(2, 0));
     assert_eq!(cluster.pieces(0, 2), first);
 }
 
@@ -366,10 +367,7 @@ fn a_site_that_was_listed_later_takes_part() {
 
 #[test]
 fn a_joining_site_that_differs_stops_no_member() {
-    let (mut cluster, gone) = without_one();
-    let joining = changed(&gone, 2, Change::Add);
-    cluster.replace(2, 1);
-    (0..3).for_each(|site| cluster.set_members(site, &joining));
+    let (mut cluster, _) = with_joining();
     cluster.rest_of(&[0, 1, 2]);
     let position = cluster.machines[0].status().finals;
     cluster.give(2, 0, Message::Digest { position, digest: Digest::default(), answer: true });
