@@ -305,8 +305,14 @@ impl<P: Procedures> Participant for Creek<P> {
             || self.replica.has_closed_departures() && self.consensus.is_established()
     }
 
+    /// Operations of former generations of the site may wait for operations that the donor lacked.
+    /// The site invokes none before they are delivered: the operations of a site are delivered in
+    /// their order, and a past relies on that.
     fn is_filled(&self) -> bool {
-        self.replica.is_filled
+        let replica = &self.replica;
+        let me = replica.config.me();
+        let is_ready = replica.frontier.delivered(me) == replica.frontier.taken(me);
+        replica.is_filled && (is_ready || replica.sites.is_member(me))
     }
 }
 

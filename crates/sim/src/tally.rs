@@ -31,9 +31,9 @@ const SURELY: u64 = 50;
 /// The same for the seeds from 0 on, whose counts are always the same.
 const SURELY_FROM_0: u64 = 5;
 
-/// An event that is rarer if workers run `creek`: removals take longer, so most sites are added
-/// when the faults are over.
-const JOINING: &str = "crashes while joining";
+/// Events that are rarer if workers run `creek`: removals take longer, so most sites are added when
+/// the faults are over.
+const JOINING: [&str; 2] = ["crashes while joining", "crashes while another site joins"];
 
 /// Events that happen many times in a few seeds. If the seeds differ each time, a quarter of the
 /// usual count is required.
@@ -170,7 +170,7 @@ impl Tally {
         let expected = |least: &[u64; 4]| least.get(kind as usize).copied().unwrap_or(0);
         let is_late = self.ran("creek: ");
         let share = |what| match what {
-            JOINING if is_late => 6,
+            _ if is_late && JOINING.contains(&what) => 6,
             _ if from > 0 && CLUSTERED.contains(&what) => 4,
             _ => 1,
         };

@@ -1,7 +1,8 @@
 //! Sites that leave and join.
 
 use solera_creek::{
-    Command, Creek, Digest, Level, Message, OperationId, Past, Piece, Response, Transfer,
+    Command, Config, Creek, Digest, Level, Message, OperationId, Past, Piece, Response, Rule,
+    Transfer,
 };
 use solera_machine::RequestId;
 use solera_membership::{Change, Gap, Members, Participant};
@@ -69,7 +70,10 @@ fn only(replies: Vec<&Response<String>>) -> Response<String> {
 
 /// Three sites with some final operations, of which the last one is removed.
 fn without_one() -> (Cluster, Members) {
-    let mut cluster = Cluster::of(3, |_| {});
+    without_one_of(Cluster::of(3, |_| {}))
+}
+
+fn without_one_of(mut cluster: Cluster) -> (Cluster, Members) {
     cluster.append(0, 'a', Level::Strong);
     cluster.append(2, 'b', Level::Weak);
     cluster.rest();
@@ -233,6 +237,7 @@ fn a_transfer_that_loses_messages_or_its_donor_goes_on() {
         cluster.tick(2);
     }
     assert!(asks(&cluster, 1), "it turns to the next donor");
+    assert!(cluster.has_taken("turned to another donor"));
     cluster.rest_of(&[0, 1, 2]);
     assert!(cluster.machines[2].is_filled());
     assert_eq!(cluster.finals(2), cluster.finals(0));
@@ -422,4 +427,65 @@ fn decides(message: &Message<Letters>) -> bool {
         message,
         Agreement::Accept { .. } | Agreement::Accepted { .. } | Agreement::Decided { .. }
     )
+}
+
+/// The leader removes what a joining site lacks, if it does not know that the site joins.
+#[test]
+fn a_joining_site_waits_until_all_members_know_it() {
+    for without in [None, Some(Rule::AdmitFirst)] {
+        let change = |config: &mut Config| {
+            (config.leader, config.without) = (SiteId(1), without.into());
+        };
+        let (mut cluster, gone) = without_one_of(Cluster::of(3, change));
+        assert!(cluster.machines[1].leads());
+        let joining = changed(&gone, 2, Change::Add);
+        cluster.replace(2, 1);
+        [0, 2].iter().for_each(|site| cluster.set_members(*site, &joining));
+        cluster.rest_of(&[0, 1, 2]);
+        assert_eq!(cluster.machines[2].is_filled(), without.is_some());
+        cluster.append(0, 'c', Level::Strong);
+        cluster.rest_of(&[0, 1]);
+        cluster.set_members(1, &joining);
+        cluster.rest_of(&[0, 1, 2]);
+        assert!(cluster.machines[2].is_filled());
+        assert_eq!(cluster.finals(2) == cluster.finals(0), without.is_none());
+    }
+}
+
+/// An operation of the former generation waits at the donor for one of another site. Until the
+/// joining site has that one, it is not ready: its own operations come after.
+#[test]
+fn a_joining_site_first_delivers_the_operations_of_its_former_generation() {
+    let mut cluster = Cluster::of(3, |_| {});
+    cluster.append(1, 'a', Level::Weak);
+    cluster.deliver(1, 2);
+    cluster.append(2, 'b', Level::Weak);
+    [0, 1].iter().for_each(|site| cluster.deliver(2, *site));
+    cluster.sent = Cluster::nothing(3);
+    let leaving = changed(&Members::new(3), 2, Change::Remove);
+    let gone = leaving.closed(SiteId(2), GAP);
+    let joining = changed(&gone, 2, Change::Add);
+    cluster.replace(2, 1);
+    (0..3).for_each(|site| cluster.set_members(site, &joining));
+    // The first site does not get what its operation waits for, and becomes the donor.
+    let is_operation = |message: &Message<Letters>| {
+        matches!(message, Message::Operations { .. } | Message::Consensus(_))
+    };
+    for _ in 0..30 {
+        cluster.millis += 20;
+        (0..3).for_each(|site| cluster.tick(site));
+        let sent = std::mem::replace(&mut cluster.sent, Cluster::nothing(3));
+        for (from, receivers) in sent.into_iter().enumerate() {
+            for (to, messages) in receivers.into_iter().enumerate() {
+                let messages = messages.into_iter().filter(|it| from != 1 || !is_operation(it));
+                messages.for_each(|message| cluster.give(from, to, message));
+            }
+        }
+    }
+    assert!(cluster.has_taken("took over the data"));
+    assert!(!cluster.machines[2].is_filled(), "an operation of its former generation waits");
+    cluster.rest_of(&[0, 1, 2]);
+    assert!(cluster.machines[2].is_filled());
+    assert_eq!(cluster.finals(2), cluster.finals(0));
+    assert!(cluster.finals(0).contains(&id(2, 1).to_string()));
 }

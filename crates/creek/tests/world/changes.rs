@@ -14,6 +14,8 @@ pub(crate) struct Changes {
     victims: Vec<usize>,
     /// When the next site is removed.
     next_at: u64,
+    /// Mean time until a site learns of a change.
+    spread: u64,
     /// Number of removals that are left.
     left: usize,
     /// When two sites fail at once, after one of them has reached none but the other for a while.
@@ -21,10 +23,15 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    pub(crate) fn new(sites: usize, victims: Vec<usize>, next_at: u64, left: usize) -> Changes {
+    pub(crate) fn new(
+        sites: usize,
+        victims: Vec<usize>,
+        spread: u64,
+        (next_at, left): (u64, usize),
+    ) -> Changes {
         let lists = vec![Members::new(sites)];
         let ambush = (victims.len() > 1).then_some(next_at);
-        Changes { lists, knows: vec![0; sites], victims, next_at, left, ambush }
+        Changes { lists, knows: vec![0; sites], victims, next_at, spread, left, ambush }
     }
 
     pub(crate) fn latest(&self) -> &Members {
@@ -80,11 +87,11 @@ impl World {
     /// Continues changes of the list of sites.
     pub(crate) fn change(&mut self) {
         let Some(changes) = &self.changes else { return };
-        let last = changes.lists.len() - 1;
+        let (last, spread) = (changes.lists.len() - 1, changes.spread);
         for site in 0..self.nodes.len() {
             let knows = self.changes.as_ref().map_or(last, |changes| changes.knows[site]);
             let is_up = self.nodes[site].is_up && self.takes_part(site);
-            if is_up && knows < last && self.random.one_in(40) {
+            if is_up && knows < last && self.random.one_in(spread) {
                 let next = knows + 1 + self.random.index(last - knows);
                 self.learn_members(site, next);
             }
@@ -101,7 +108,7 @@ impl World {
     /// operations of the other need operations that no member has.
     fn lie_in_wait(&mut self, victims: &[usize]) {
         let Some(at) = self.changes.as_ref().and_then(|changes| changes.ambush) else { return };
-        if self.now + 60 == at {
+        if self.now + 120 == at {
             for site in (0..self.nodes.len()).filter(|site| !victims.contains(site)) {
                 self.network.cut(victims[0], site, at + 100);
             }

@@ -181,10 +181,12 @@ impl World {
     fn draw_changes(random: &mut Random, sites: usize) -> Changes {
         let first = random.index(sites);
         let mut victims = vec![first];
-        if sites == 5 && random.one_in(2) {
+        if sites == 5 && !random.one_in(4) {
             victims.push((first + 1 + random.index(4)) % 5);
         }
-        Changes::new(sites, victims, 200 + random.below(600), 1 + random.index(3))
+        let spread = [20, 40, 150][random.index(3)];
+        let removals = (200 + random.below(600), 1 + random.index(3));
+        Changes::new(sites, victims, spread, removals)
     }
 
     /// Carries out a millisecond.
