@@ -6,15 +6,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use solera_occult::ShardId;
 use solera_resp::Value;
+use tokio::sync::Semaphore;
 
 use crate::copies::{Copies, Progress};
 use crate::error::Error;
-use crate::functions::{Means, library, script, text_of};
+use crate::functions::{Means, Request, library, scripts, text_of};
 use crate::lives::{Lives, State};
 use crate::node::{Login, NoAnswer, Node, within};
 use crate::report::{Info, replicas_of_self};
 use crate::risk::Life;
 use crate::routes::{Redirection, Routes};
+use crate::slot::clock_key;
 use crate::stored::Layout;
 
 /// Time between two polls of the nodes. A poll finds promotions, and the replication offsets of
@@ -32,6 +34,12 @@ const SLOW: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Least time for another attempt. If less is left, the error of the last attempt is reported.
 const LEAST_ATTEMPT: Duration = Duration::from_millis(50);
+/// Time between two steps of a master's clock.
+pub(crate) const CLOCK_STEP: Duration = Duration::from_millis(5);
+/// Time for which a master's clock advances after the last read of its slots.
+const CLOCK_IDLE: Duration = Duration::from_secs(1);
+/// Greatest number of steps of a clock that have no answer yet.
+const CLOCK_STEPS: usize = 64;
 /// A replica is read if its round trip is at most this much longer than the master's.
 const PREFERENCE: Duration = Duration::from_micros(500);
 
@@ -71,6 +79,8 @@ struct Known {
     /// Difference by which each node's clock is ahead of this process's, in µs.
     clocks: BTreeMap<String, i64>,
     slow: BTreeMap<ShardId, Instant>,
+    /// The masters whose clocks this gateway advances, with the times when they were last wanted.
+    wanted: BTreeMap<String, Instant>,
     lives: Lives,
     copies: Copies,
 }
@@ -96,7 +106,7 @@ fn host_of(address: &str) -> &str {
 impl Cluster {
     /// Connects to a cluster, and loads the functions on its masters.
     pub(crate) async fn connect(reach: Reach) -> Result<Arc<Cluster>, Error> {
-        let means = Mutex::new(Means { script: None, layout: reach.layout });
+        let means = Mutex::new(Means { scripts: None, layout: reach.layout, clock: None });
         let cluster = Arc::new(Cluster {
             reach,
             known: Mutex::default(),
@@ -134,8 +144,11 @@ impl Cluster {
         known.copies.until(&known.routes.masters())
     }
 
-    pub(crate) fn means(&self) -> Means {
-        self.means.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns how functions are called at a master or its replicas.
+    pub(crate) fn means_at(&self, master: &str) -> Means {
+        let clock = self.known().routes.clock_of(master);
+        let means = self.means.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Means { clock, ..means }
     }
 
     /// Returns the connection to a node, which it opens if necessary.
@@ -159,6 +172,13 @@ impl Cluster {
         Ok(node)
     }
 
+    /// Returns the connection to a node, if it is open.
+    fn open_node(&self, address: &str) -> Option<Arc<Node>> {
+        let seat = self.known().seats.get(address).cloned()?;
+        let held = seat.try_lock().ok()?;
+        held.as_ref().filter(|node| !node.is_closed()).map(Arc::clone)
+    }
+
     /// Forgets a connection on which an answer is missing.
     async fn drop_node(&self, node: &Arc<Node>) {
         let seat = self.known().seats.get(&node.address).cloned();
@@ -170,7 +190,7 @@ impl Cluster {
     }
 
     async fn load(&self, node: &Node) -> Result<(), Error> {
-        if self.means().script.is_none() {
+        if self.means_at(&node.address).scripts.is_none() {
             let loaded = node.command(&["FUNCTION", "LOAD", &library()]).await;
             match loaded {
                 Ok(Value::Error(text)) if text.contains("already exists") => return Ok(()),
@@ -186,20 +206,27 @@ impl Cluster {
                 }
             }
         }
-        match node.command(&["SCRIPT", "LOAD", &script()]).await {
-            Ok(Value::Bulk(digest)) => {
-                let digest = String::from_utf8_lossy(&digest).into_owned();
-                let mut means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
-                means.script = Some(digest);
-                Ok(())
+        let mut digests = Vec::new();
+        for script in scripts() {
+            match node.command(&["SCRIPT", "LOAD", &script]).await {
+                Ok(Value::Bulk(digest)) => {
+                    digests.push(String::from_utf8_lossy(&digest).into_owned());
+                }
+                Ok(other) => {
+                    return Err(Error::NoCluster(format!(
+                        "{} permits neither functions nor scripts: {}",
+                        node.address,
+                        text_of(&other)
+                    )));
+                }
+                Err(NoAnswer::NotSent(why) | NoAnswer::Lost(why)) => {
+                    return Err(Error::NoCluster(why));
+                }
             }
-            Ok(other) => Err(Error::NoCluster(format!(
-                "{} permits neither functions nor scripts: {}",
-                node.address,
-                text_of(&other)
-            ))),
-            Err(NoAnswer::NotSent(why) | NoAnswer::Lost(why)) => Err(Error::NoCluster(why)),
         }
+        let mut means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
+        means.scripts = <[String; 2]>::try_from(digests).ok();
+        Ok(())
     }
 
     /// Asks the nodes, one after the other, for the owners of the slots.
@@ -281,8 +308,13 @@ impl Cluster {
         }
     }
 
-    /// Sends a read to a nearby node. Returns the answer; `None` if another node must be asked.
-    pub(crate) async fn ask_near(&self, address: &str, bytes: Vec<u8>) -> Option<Value> {
+    /// Sends commands that read to a nearby node, which executes them in order. Returns the
+    /// answers; `None` if another node must be asked.
+    pub(crate) async fn ask_near<const N: usize>(
+        &self,
+        address: &str,
+        commands: [Vec<u8>; N],
+    ) -> Option<[Value; N]> {
         let node = match self.node(address).await {
             Ok(node) => node,
             Err(_) => {
@@ -290,14 +322,77 @@ impl Cluster {
                 return None;
             }
         };
-        match within(NEAR_TIMEOUT, address, node.ask(bytes, 0)).await {
-            Ok(Value::Error(text)) if Redirection::read(&text, host_of(address)).is_some() => None,
-            Ok(value) => Some(value),
+        let asked = commands.map(|bytes| within(NEAR_TIMEOUT, address, node.ask(bytes, 0)));
+        let answers: Result<Vec<Value>, NoAnswer> =
+            futures_util::future::join_all(asked).await.into_iter().collect();
+        match answers {
+            Ok(answers) => <[Value; N]>::try_from(answers).ok(),
             Err(_) => {
                 self.avoid(address);
                 None
             }
         }
+    }
+
+    /// Returns whether a node's answer means that another node must be asked.
+    pub(crate) fn is_redirection(address: &str, answer: &Value) -> bool {
+        matches!(answer, Value::Error(text) if Redirection::read(text, host_of(address)).is_some())
+    }
+
+    /// Returns the round trip to a slot's master, as far as it is known.
+    pub(crate) fn trip_to_master(&self, slot: ShardId) -> Duration {
+        let known = self.known();
+        let trip = known.routes.owners(slot).and_then(|owners| known.trips.get(&owners.master));
+        trip.copied().unwrap_or_default()
+    }
+
+    /// Advances the clock of a slot's master from now on, until it has not been wanted for a
+    /// while. Returns the slot with the clock.
+    pub(crate) fn want_clock(self: &Arc<Self>, slot: ShardId) -> Option<ShardId> {
+        let mut known = self.known();
+        let master = known.routes.owners(slot)?.master.clone();
+        let clock = known.routes.clock_of(&master)?;
+        if known.wanted.insert(master.clone(), Instant::now()).is_none() {
+            tokio::spawn(advance_clock(Arc::downgrade(self), master));
+        }
+        Some(clock)
+    }
+
+    /// Begins to advance a master's clock by one step, which takes a round trip. Returns `false`
+    /// if the clock is not wanted any more.
+    fn step_clock(self: &Arc<Self>, master: &str, under_way: &Arc<Semaphore>) -> bool {
+        let (clock, trip) = {
+            let mut known = self.known();
+            let wanted = known.wanted.get(master).copied();
+            if wanted.is_none_or(|wanted| wanted.elapsed() > CLOCK_IDLE) {
+                known.wanted.remove(master);
+                return false;
+            }
+            let trip = known.trips.get(master).copied().unwrap_or_default();
+            (known.routes.clock_of(master), trip)
+        };
+        // The clock opens no connection: requests of sessions would have to wait for it.
+        if let Some(node) = self.open_node(master)
+            && let Some(clock) = clock
+            && let Ok(permit) = Arc::clone(under_way).try_acquire_owned()
+        {
+            let arrival = now() + (trip / 2).as_micros() as u64;
+            let mut request = Request { name: "clock", keys: vec![clock_key(clock)], args: vec![] };
+            request.number(arrival).number(CLOCK_STEP.as_micros() as u64);
+            let bytes = request.encode(&self.means_at(master));
+            let (cluster, master) = (Arc::clone(self), master.to_owned());
+            tokio::spawn(async move {
+                let _permit = permit;
+                let answer = within(POLL_TIMEOUT, &master, node.ask(bytes, 0)).await;
+                // Requests of sessions handle other failures of the master.
+                if let Ok(Value::Error(text)) = answer
+                    && Redirection::read(&text, host_of(&master)) == Some(Redirection::NoFunctions)
+                {
+                    let _ = cluster.load(&node).await;
+                }
+            });
+        }
+        true
     }
 
     /// Returns a master's time, as far as it is known, in µs.
@@ -338,7 +433,7 @@ impl Cluster {
                     continue;
                 }
             };
-            let mut bytes = encode(&self.means(), &address);
+            let mut bytes = encode(&self.means_at(&address), &address);
             if asking {
                 bytes.splice(0..0, *b"*1\r\n$6\r\nASKING\r\n");
             }
@@ -490,6 +585,19 @@ async fn warn_of_eviction(node: &Node) {
              such a slot then fail with EVICTED; use noeviction or a volatile- policy",
             node.address
         );
+    }
+}
+
+/// Advances the clock of a master as long as it is wanted.
+async fn advance_clock(cluster: Weak<Cluster>, master: String) {
+    let under_way = Arc::new(Semaphore::new(CLOCK_STEPS));
+    loop {
+        let Some(cluster) = cluster.upgrade() else { return };
+        if !cluster.step_clock(&master, &under_way) {
+            return;
+        }
+        drop(cluster);
+        tokio::time::sleep(CLOCK_STEP).await;
     }
 }
 

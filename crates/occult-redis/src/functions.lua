@@ -9,6 +9,10 @@
 local floor, byte, char, sub = math.floor, string.byte, string.char, string.sub
 local STAMP_END = 9007199254740992
 local MAX_GAPS, MAX_OUTCOMES, MAX_REPLY, MAX_WORDS = 8, 8, 256, 7000
+-- For how far, in microseconds, a record lets the master's clock extend what its slot shows.
+local LEASE = 20000000
+-- The tag of the slot with this master's clock, as the calling gateway knows it; nil for none.
+local clock_tag
 -- How the calling gateway stores strings: 'S', plain, with the timestamp in a key of its own; or
 -- 'E', in an envelope with the timestamp. Records begin with this letter.
 local layout = 'S'
@@ -146,26 +150,34 @@ end
 local function decimal(number) return string.format('%.0f', number) end
 
 local function write_record(slot)
-  local words = { layout .. '1', decimal(slot.shown), slot.life, decimal(slot.off) }
+  local words = { layout .. '2', decimal(slot.shown), slot.life, decimal(slot.off) }
+  if slot.tag then words[5] = '@' .. slot.tag .. ':' .. decimal(slot.lease) end
   for _, gap in ipairs(slot.gaps) do words[#words + 1] = gap end
   return table.concat(words, ' ')
 end
 
-local LAYOUTS = { S1 = 'plain', E1 = 'envelope' }
+local LAYOUTS = { S1 = 'plain', S2 = 'plain', E1 = 'envelope', E2 = 'envelope' }
 
 local function read_record(text)
   local words = {}
   for word in text:gmatch('%S+') do words[#words + 1] = word end
   local slot = { shown = tonumber(words[2]), life = words[3], off = tonumber(words[4]), gaps = {} }
-  local found, own = LAYOUTS[words[1]], LAYOUTS[layout .. '1']
+  local found, own = LAYOUTS[words[1]], LAYOUTS[layout .. '2']
   if found and found ~= own then
     fail('LAYOUT the strings of the slot have layout ' .. found .. ', and those of this gateway ' .. own)
   end
   if not found or not slot.shown or slot.shown >= STAMP_END or not slot.off
     or not slot.life:match('^' .. ('%x'):rep(16) .. '$') then
-    fail('DAMAGED the record of the slot is not of version 1')
+    fail('DAMAGED the record of the slot is not of version 1 or 2')
   end
-  for i = 5, #words do slot.gaps[#slot.gaps + 1] = words[i] end
+  for i = 5, #words do
+    local tag, lease = words[i]:match('^@(%d+):(%d+)$')
+    if tag then
+      slot.tag, slot.lease = tag, tonumber(lease)
+    else
+      slot.gaps[#slot.gaps + 1] = words[i]
+    end
+  end
   return slot
 end
 
@@ -190,12 +202,59 @@ local function time()
   return now[1] * 1000000 + now[2]
 end
 
+-- ---- The master's clock --------------------------------------------------------------------------
+
+-- Reads a clock: returns its stamp and the life of the master that advanced it; nothing if this
+-- node does not have it. The clock lies in another slot than the keys of the request.
+local function read_clock(tag)
+  local text = redis.pcall('GET', 'solera:{' .. tag .. '}:c')
+  if type(text) ~= 'string' then return end
+  local stamp, life = text:match('^C1 (%d+) (%x+)$')
+  return tonumber(stamp), life
+end
+
+local function clock_of(slot, tag)
+  local known = slot.clocks[tag]
+  if not known then
+    known = { read_clock(tag) }
+    slot.clocks[tag] = known
+  end
+  return known[1], known[2]
+end
+
+-- Returns a stamp up to which readers may believe that the slot shows everything, because its
+-- record names a clock. If the master has changed or does not have the clock any more, that is the
+-- end of the lease.
+local function believed(slot)
+  if not slot.tag then return 0 end
+  local stamp = slot.life == slot.node.life and clock_of(slot, slot.tag)
+  return stamp and math.min(stamp, slot.lease) or slot.lease
+end
+
+-- Returns whether readers need a record that names this master's clock, or a longer lease.
+local function wants_lease(slot)
+  if not clock_tag or slot.home.p then return false end
+  local stamp, life = clock_of(slot, clock_tag)
+  return life == slot.node.life and not (slot.tag == clock_tag and slot.lease - stamp > LEASE / 2)
+end
+
+-- Lets the record name this master's clock, unless a transaction is undecided.
+local function grant_lease(slot)
+  slot.tag = nil
+  if not clock_tag or slot.home.p then return end
+  local stamp, life = clock_of(slot, clock_tag)
+  if life ~= slot.node.life then return end
+  slot.clock = math.max(slot.clock, stamp)
+  slot.tag, slot.lease = clock_tag, stamp + LEASE
+end
+
 -- Notes in the record that the slot's master has another life than at the slot's last change. After
 -- a promotion, the old life ended at offset `began`; otherwise the offset is unknown.
 local function begin_life(slot, node)
   if slot.life == node.life then return false end
   local known = node.before == slot.life and node.began > 0
-  local stamp = math.max(slot.clock, slot.wall) + 1
+  slot.own = math.max(slot.clock, slot.wall) + 1
+  local stamp = math.max(slot.own, believed(slot) + 1)
   local gap = table.concat({ slot.life, known and decimal(node.began) or '?',
     decimal(slot.clock), decimal(stamp), decimal(slot.off) }, ':')
   table.insert(slot.gaps, gap)
@@ -204,7 +263,7 @@ local function begin_life(slot, node)
     table.remove(slot.gaps, 1)
     slot.gaps[1] = '*:?:0:' .. (slot.gaps[1]:match('^[^:]*:[^:]*:[^:]*:(%d+)') or '0') .. ':0'
   end
-  slot.life, slot.off = node.life, node.off + 1
+  slot.life, slot.off, slot.tag = node.life, node.off + 1, nil
   if not slot.home.p then slot.clock = stamp end
   return true
 end
@@ -230,6 +289,9 @@ local function open(keys, now)
   slot.time = time()
   slot.wall = math.min(slot.time, now)
   slot.node = replication()
+  slot.clocks = {}
+  -- The clock that the slot's own writes and reads have set.
+  slot.own = slot.clock
   if slot.new then
     slot.life, slot.off = slot.node.life, slot.node.off + 1
     if slot.node.began > 0 then
@@ -238,12 +300,14 @@ local function open(keys, now)
     end
   else
     slot.changed = begin_life(slot, slot.node)
+    slot.clock = math.max(slot.clock, believed(slot))
   end
   return slot
 end
 
 -- Writes the state. The slot shows everything up to its clock, unless a transaction is undecided.
 local function save(keys, slot)
+  grant_lease(slot)
   slot.home.c = slot.clock
   slot.shown = slot.home.p and slot.home.p.stamp - 1 or slot.clock
   redis.call('SET', keys[1], write_record(slot))
@@ -264,9 +328,9 @@ local function lost(slot, ts, number, cleared)
     end
   end
   local stamp = explicit(ts, number)
-  -- An explicit entry is the stamp of a write of this slot. If it is above the clock, this master
-  -- does not have the write, unless the held transaction made it.
-  if stamp and stamp > slot.clock and not slot.home.p then return 'LOST', slot.life end
+  -- An explicit entry is the stamp of a write of this slot. If it is above the slot's own clock,
+  -- this master does not have the write, unless the held transaction made it.
+  if stamp and stamp > slot.own and not slot.home.p then return 'LOST', slot.life end
 end
 
 local function check_ahead(slot, stamp, ahead)
@@ -758,7 +822,7 @@ function requests.read(keys, args)
   if slot.home.p then
     if needed >= slot.home.p.stamp then return locked(slot) end
     if slot.changed then save(keys, slot) end
-  elseif needed > slot.clock or slot.changed or slot.new then
+  elseif needed > slot.clock or slot.changed or slot.new or wants_lease(slot) then
     check_ahead(slot, needed, ahead)
     slot.clock = math.max(slot.clock, needed, slot.wall)
     save(keys, slot)
@@ -769,7 +833,22 @@ function requests.read(keys, args)
   return { 'OK', write_record(slot), text or false, replies[1] }
 end
 
--- Reads at a replica: the record, the timestamp, the reply, and whether the key has a value.
+-- Advances this master's clock, which is KEYS[1], to the master's or the gateway's time, whichever
+-- is earlier, if the clock is at least this much behind.
+function requests.clock(keys, args)
+  local node, stamp, life = replication(), nil, nil
+  local text = redis.call('GET', keys[1])
+  if text then stamp, life = text:match('^C1 (%d+) (%x+)$') end
+  stamp = tonumber(stamp) or 0
+  local now = math.min(time(), tonumber(args[1]))
+  if life ~= node.life or now - stamp >= tonumber(args[2]) then
+    redis.call('SET', keys[1], 'C1 ' .. decimal(math.max(stamp, now)) .. ' ' .. node.life)
+  end
+  return { 'OK' }
+end
+
+-- Reads at a replica: the record, the timestamp, the reply, whether the key has a value, and the
+-- clock of the replica's master.
 function requests.look(keys, args)
   local record = redis.call('GET', keys[1])
   -- Otherwise the error for a string of the other layout would be FOREIGN.
@@ -784,12 +863,14 @@ function requests.look(keys, args)
   else
     reply = { 'R', reply }
   end
-  return { 'OK', record, stamp, reply, redis.call('EXISTS', keys[2]) }
+  local clock = clock_tag and redis.pcall('GET', 'solera:{' .. clock_tag .. '}:c')
+  if type(clock) ~= 'string' then clock = false end
+  return { 'OK', record, stamp, reply, redis.call('EXISTS', keys[2]), clock }
 end
 
 local function run(name, keys, args)
-  layout = 'S'
-  if sub(name, 1, 2) == 'e:' then layout, name = 'E', sub(name, 3) end
+  layout, clock_tag, name = name:match('^([SE])(%d*):(%l+)$')
+  if clock_tag == '' then clock_tag = nil end
   local done, answer = pcall(requests[name], keys, args)
   if done then return answer end
   if type(answer) == 'table' and answer.solera then return { 'FAILED', answer.solera } end

@@ -8,7 +8,7 @@ use solera_resp::{Value, encode_command};
 use crate::commands::{Access, Call};
 use crate::error::Error;
 use crate::risk::{Life, Risk};
-use crate::slot::{home_key, record_key, timestamp_key};
+use crate::slot::{home_key, record_key, tag_of, timestamp_key};
 use crate::stored::{Kind, Layout, Record, Stored};
 
 const TEXT: &str = include_str!("functions.lua");
@@ -35,24 +35,33 @@ local function call(keys, args)
   run = run or load()
   return run(table.remove(args, 1), keys, args)
 end
-redis.register_function('{name}', call)
-redis.register_function{{ function_name = '{name}_look', callback = call, flags = {{ 'no-writes' }} }}
+redis.register_function{{ function_name = '{name}', callback = call, flags = {{ 'allow-cross-slot-keys' }} }}
+redis.register_function{{ function_name = '{name}_look', callback = call,
+  flags = {{ 'no-writes', 'allow-cross-slot-keys' }} }}
 "
     )
 }
 
-/// Returns the same code as a script, for servers that forbid functions.
-pub(crate) fn script() -> String {
-    format!("{TEXT}\nreturn run(table.remove(ARGV, 1), KEYS, ARGV)\n")
+/// Returns the same code as scripts, for servers that forbid functions: the one for masters, and the
+/// one without writes for replicas.
+pub(crate) fn scripts() -> [String; 2] {
+    ["", "no-writes,"].map(|flags| {
+        format!(
+            "#!lua flags={flags}allow-cross-slot-keys\n{TEXT}\n\
+             return run(table.remove(ARGV, 1), KEYS, ARGV)\n"
+        )
+    })
 }
 
 /// Means by which functions are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Means {
-    /// Digest of the script; `None` for Redis Functions.
-    pub(crate) script: Option<String>,
+    /// Digests of the scripts, as [`scripts`] returns them; `None` for Redis Functions.
+    pub(crate) scripts: Option<[String; 2]>,
     /// Layout of stored strings.
     pub(crate) layout: Layout,
+    /// Slot that contains the clock of the master.
+    pub(crate) clock: Option<ShardId>,
 }
 
 /// A request to a function of one slot.
@@ -113,16 +122,18 @@ impl Request {
     /// Encodes the call.
     pub(crate) fn encode(&self, means: &Means) -> Vec<u8> {
         let look = self.name == "look";
-        let (command, name) = match &means.script {
+        let (command, name) = match &means.scripts {
             None if look => ("FCALL_RO", format!("{}_look", *LIBRARY)),
             None => ("FCALL", LIBRARY.clone()),
-            Some(digest) if look => ("EVALSHA_RO", digest.clone()),
-            Some(digest) => ("EVALSHA", digest.clone()),
+            Some([_, digest]) if look => ("EVALSHA_RO", digest.clone()),
+            Some([digest, _]) => ("EVALSHA", digest.clone()),
         };
-        let request = match means.layout {
-            Layout::Plain => self.name.to_owned(),
-            Layout::Envelope => format!("e:{}", self.name),
+        let layout = match means.layout {
+            Layout::Plain => 'S',
+            Layout::Envelope => 'E',
         };
+        let clock = means.clock.map_or_else(String::new, |slot| tag_of(slot).to_string());
+        let request = format!("{layout}{clock}:{}", self.name);
         let count = self.keys.len().to_string();
         let mut words: Vec<&[u8]> = vec![command.as_bytes(), name.as_bytes(), count.as_bytes()];
         words.extend(self.keys.iter().map(Vec::as_slice));

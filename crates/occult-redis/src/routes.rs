@@ -1,6 +1,6 @@
 //! The nodes of each slot. No I/O.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use solera_occult::{DEFAULT_SHARDS, ShardId};
 use solera_resp::Value;
@@ -20,6 +20,8 @@ pub(crate) struct Routes {
     owners: Vec<Owners>,
     /// Index in `owners` of each slot.
     slots: Vec<Option<usize>>,
+    /// For each master, its first slot, which contains its clock.
+    clocks: BTreeMap<String, ShardId>,
 }
 
 impl Routes {
@@ -28,7 +30,7 @@ impl Routes {
     pub(crate) fn parse(value: &Value, host: &str) -> Option<Routes> {
         let Value::Array(ranges) = value else { return None };
         let mut routes =
-            Routes { owners: Vec::new(), slots: vec![None; usize::from(DEFAULT_SHARDS)] };
+            Routes { slots: vec![None; usize::from(DEFAULT_SHARDS)], ..Routes::default() };
         for range in ranges {
             let Value::Array(parts) = range else { return None };
             let [Value::Integer(from), Value::Integer(to), nodes @ ..] = &parts[..] else {
@@ -36,8 +38,11 @@ impl Routes {
             };
             let mut nodes = nodes.iter().map(|node| address(node, host));
             let master = nodes.next()??;
+            let (from, to) = (u16::try_from(*from).ok()?, usize::try_from(*to).ok()?);
+            let clock = routes.clocks.entry(master.clone()).or_insert(ShardId(from));
+            *clock = ShardId(from).min(*clock);
             let owners = Owners { master, replicas: nodes.flatten().collect() };
-            let (from, to) = (usize::try_from(*from).ok()?, usize::try_from(*to).ok()?);
+            let from = usize::from(from);
             let number = routes.owners.len();
             routes.slots.get_mut(from..=to)?.fill(Some(number));
             routes.owners.push(owners);
@@ -50,8 +55,14 @@ impl Routes {
         self.owners.get(number)
     }
 
+    /// Returns the slot that contains a master's clock, if it is known.
+    pub(crate) fn clock_of(&self, master: &str) -> Option<ShardId> {
+        self.clocks.get(master).copied()
+    }
+
     /// Notes that a slot has moved to another master.
     pub(crate) fn moved(&mut self, slot: ShardId, to: &str) {
+        self.clocks.retain(|_, clock| *clock != slot);
         let number = match self.owners.iter().position(|owners| owners.master == to) {
             Some(number) => number,
             None => {
@@ -152,12 +163,16 @@ mod tests {
             ("me:1", &["b:2".to_owned()][..])
         );
         assert_eq!(routes.owners(ShardId(6)), None);
+        assert_eq!(routes.clock_of("me:1"), Some(ShardId(0)));
+        assert_eq!(routes.clock_of("[::1]:3"), Some(ShardId(7)));
         assert_eq!(routes.owners(ShardId(16383)).unwrap().master, "[::1]:3");
         routes.moved(ShardId(6), "[::1]:3");
         routes.moved(ShardId(5), "c:9");
         assert_eq!(routes.owners(ShardId(6)).unwrap().master, "[::1]:3");
         assert_eq!(routes.owners(ShardId(5)).unwrap().master, "c:9");
         assert_eq!(routes.masters().len(), 3);
+        routes.moved(ShardId(7), "c:9");
+        assert_eq!(routes.clock_of("[::1]:3"), None);
         assert!(
             Routes::parse(&Value::Array(vec![range(0, 20000, vec![node("a", 1)])]), "a").is_none()
         );

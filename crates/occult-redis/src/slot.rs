@@ -45,19 +45,29 @@ static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     tags
 });
 
+/// Returns the number whose digits hash to a slot, in the names of the slot's keys.
+pub(crate) fn tag_of(slot: ShardId) -> u32 {
+    TAGS[usize::from(slot.0)]
+}
+
+/// Returns the key of the clock of a master that keeps it in this slot.
+pub(crate) fn clock_key(slot: ShardId) -> Vec<u8> {
+    format!("solera:{{{}}}:c", tag_of(slot)).into_bytes()
+}
+
 /// Returns the key of a slot's record.
 pub fn record_key(slot: ShardId) -> Vec<u8> {
-    format!("solera:{{{}}}:s", TAGS[usize::from(slot.0)]).into_bytes()
+    format!("solera:{{{}}}:s", tag_of(slot)).into_bytes()
 }
 
 /// Returns the key of the state that the slot's master keeps.
 pub fn home_key(slot: ShardId) -> Vec<u8> {
-    format!("solera:{{{}}}:h", TAGS[usize::from(slot.0)]).into_bytes()
+    format!("solera:{{{}}}:h", tag_of(slot)).into_bytes()
 }
 
 /// Returns the key of a key's timestamp.
 pub fn timestamp_key(key: &[u8]) -> Vec<u8> {
-    let tag = TAGS[usize::from(slot_of(key).0)];
+    let tag = tag_of(slot_of(key));
     [format!("solera:{{{tag}}}:t:").as_bytes(), key].concat()
 }
 
@@ -81,6 +91,7 @@ mod tests {
         for slot in ShardId::all(DEFAULT_SHARDS) {
             assert_eq!(slot_of(&record_key(slot)), slot);
             assert_eq!(slot_of(&home_key(slot)), slot);
+            assert_eq!(slot_of(&clock_key(slot)), slot);
         }
         for key in ["foo", "a{foo}b", "}x{", "{}"] {
             assert_eq!(slot_of(&timestamp_key(key.as_bytes())), slot_of(key.as_bytes()));

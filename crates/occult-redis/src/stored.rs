@@ -159,10 +159,40 @@ pub(crate) struct Record {
     pub(crate) life: Life,
     /// Replication offset at which the master wrote the slot last.
     pub(crate) offset: u64,
+    /// Clock that extends what the slot shows.
+    pub(crate) lease: Option<Lease>,
     /// Changes of the life, the oldest first.
     pub(crate) gaps: Vec<Gap>,
     /// Layout of the slot's strings.
     pub(crate) layout: Layout,
+}
+
+/// Permission to conclude from a master's clock what a slot shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    /// Tag of the slot with the clock.
+    pub(crate) tag: u32,
+    /// Greatest stamp that the slot may show because of the clock.
+    pub(crate) until: Stamp,
+}
+
+/// The clock of a master: all its slots whose records name the clock show all writes up to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Clock {
+    /// Tag of its slot.
+    pub(crate) tag: u32,
+    pub(crate) stamp: Stamp,
+    /// Life of the master that advanced it.
+    pub(crate) life: Life,
+}
+
+impl Clock {
+    /// Reads the clock in the slot with this tag.
+    pub(crate) fn parse(tag: u32, bytes: &[u8]) -> Option<Clock> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let (of, life) = text.strip_prefix("C1 ")?.split_once(' ')?;
+        Some(Clock { tag, stamp: stamp(of).ok()?, life: life.parse().ok()? })
+    }
 }
 
 /// The end of a master's life, in a slot's record.
@@ -182,7 +212,7 @@ pub(crate) struct Gap {
 
 /// Error of a slot record that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is not a record of version 1")]
+#[error("it is not a record of version 1 or 2")]
 pub(crate) struct NotARecord;
 
 impl Record {
@@ -190,16 +220,32 @@ impl Record {
         let text = std::str::from_utf8(bytes).map_err(|_| NotARecord)?;
         let mut words = text.split(' ');
         let layout = match words.next() {
-            Some("S1") => Layout::Plain,
-            Some("E1") => Layout::Envelope,
+            Some("S1" | "S2") => Layout::Plain,
+            Some("E1" | "E2") => Layout::Envelope,
             _ => return Err(NotARecord),
         };
         let mut next = || words.next().ok_or(NotARecord);
         let shown = stamp(next()?)?;
         let life = next()?.parse()?;
         let offset = number(next()?)?;
+        let mut words = words.peekable();
+        let lease = words.next_if(|word| word.starts_with('@')).map(Lease::parse).transpose()?;
         let gaps = words.map(Gap::parse).collect::<Result<_, _>>()?;
-        Ok(Record { shown, life, offset, gaps, layout })
+        Ok(Record { shown, life, offset, lease, gaps, layout })
+    }
+
+    /// Returns the stamp up to which the copy shows the slot, by a clock that was read before the
+    /// record at the same node; `None` if the record does not name this clock.
+    pub(crate) fn shown_by(&self, clock: &Clock) -> Option<Stamp> {
+        let lease = self.lease.filter(|lease| lease.tag == clock.tag && self.life == clock.life)?;
+        Some(self.shown.max(clock.stamp.min(lease.until)))
+    }
+}
+
+impl Lease {
+    fn parse(text: &str) -> Result<Lease, NotARecord> {
+        let (tag, until) = text.trim_start_matches('@').split_once(':').ok_or(NotARecord)?;
+        Ok(Lease { tag: tag.parse().map_err(|_| NotARecord)?, until: stamp(until)? })
     }
 }
 
@@ -289,11 +335,29 @@ mod tests {
             (Stamp(17), "00000000000000ff".to_owned(), 42)
         });
         assert_eq!((record.gaps[0].end, record.gaps[1].end), (Some(9), None));
+        assert_eq!(record.lease, None);
         let foreign =
-            ["", "S2 17 00000000000000ff 42", "S1 17 ff 42", "S1 17", "S1 -1 00000000000000ff 1"];
+            ["", "S3 17 00000000000000ff 42", "S1 17 ff 42", "S1 17", "S1 -1 00000000000000ff 1"];
         let large = "S1 9007199254740992 00000000000000ff 42";
-        for text in foreign.into_iter().chain([large, "S1 17 00000000000000ff 42 x"]) {
+        let lease = "S2 17 00000000000000ff 42 @5:";
+        for text in foreign.into_iter().chain([large, "S1 17 00000000000000ff 42 x", lease]) {
             assert_eq!(Record::parse(text.as_bytes()), Err(NotARecord), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_clock_extends_records_that_name_it() {
+        let parse = |text: &str| Record::parse(text.as_bytes()).unwrap();
+        let clock = Clock::parse(5, b"C1 30 00000000000000ff").unwrap();
+        let of = |text: &str| parse(text).shown_by(&clock).map(|stamp| stamp.0);
+        assert_eq!(of("S2 17 00000000000000ff 42 @5:40"), Some(30));
+        assert_eq!(of("S2 17 00000000000000ff 42 @5:20 *:?:0:8:0"), Some(20), "the lease ends");
+        assert_eq!(of("S2 35 00000000000000ff 42 @5:40"), Some(35));
+        assert_eq!(of("S2 17 00000000000000ff 42"), None);
+        assert_eq!(of("S2 17 00000000000000ff 42 @6:40"), None, "another clock");
+        assert_eq!(of("S2 17 00000000000000fe 42 @5:40"), None, "another life");
+        for damaged in ["", "30", "C1 30", "C1 30 ff", "C2 30 00000000000000ff"] {
+            assert_eq!(Clock::parse(5, damaged.as_bytes()), None, "{damaged}");
         }
     }
 }

@@ -189,8 +189,8 @@ async fn clocks_and_tokens_that_are_ahead_drag_no_stamps_along() {
     session.update(call("SET fast 1")).await.unwrap();
     // Sets a stamp as if this master's clock and a gateway's had been hours ahead.
     let ahead = "local s = redis.call('GET', KEYS[1]) \
-        local stamp = string.format('%.0f', s:match('S1 (%d+)') + 7.2e9) \
-        redis.call('SET', KEYS[1], (s:gsub('S1 %d+', 'S1 ' .. stamp))) return stamp";
+        local stamp = string.format('%.0f', s:match('S2 (%d+)') + 7.2e9) \
+        redis.call('SET', KEYS[1], (s:gsub('S2 %d+', 'S2 ' .. stamp))) return stamp";
     foreign(&cluster, "fast", &["EVAL", ahead, "1", &record("fast")]);
     let mut behind = gateway.session();
     behind.update(call("SET fast 2")).await.unwrap();
@@ -256,8 +256,8 @@ async fn a_clock_that_goes_back_repeats_no_stamp_and_drags_others_along_once() {
     // Sets a stamp as if the clocks of this master and of a gateway had been 40 seconds ahead until
     // now.
     let ahead = "local s = redis.call('GET', KEYS[1]) \
-        local stamp = string.format('%.0f', s:match('S1 (%d+)') + 4e7) \
-        redis.call('SET', KEYS[1], (s:gsub('S1 %d+', 'S1 ' .. stamp))) return stamp";
+        local stamp = string.format('%.0f', s:match('S2 (%d+)') + 4e7) \
+        redis.call('SET', KEYS[1], (s:gsub('S2 %d+', 'S2 ' .. stamp))) return stamp";
     let reply = foreign(&cluster, "a", &["EVAL", ahead, "1", &record("a")]);
     let first: u64 = world::text(&reply).parse().unwrap();
     let mut last = first;

@@ -18,6 +18,8 @@ struct Master<'a> {
     slot: String,
     records: [String; 2],
     keys: [String; 2],
+    /// Tag of the slot with the master's clock; empty for none.
+    clock: String,
 }
 
 fn micros() -> u64 {
@@ -37,6 +39,7 @@ impl<'a> Master<'a> {
             slot: slot.0.to_string(),
             records: [name(record_key(slot)), name(home_key(slot))],
             keys: [key.to_owned(), name(timestamp_key(key.as_bytes()))],
+            clock: String::new(),
         }
     }
 
@@ -44,13 +47,26 @@ impl<'a> Master<'a> {
     fn call(&self, keys: &[String], args: &[&str]) -> (String, Vec<Value>) {
         let all: Vec<&str> = self.records.iter().chain(keys).map(String::as_str).collect();
         let count = all.len().to_string();
-        let words = [&["FCALL", &self.library, &count], &all[..], args].concat();
+        let name = format!("S{}:{}", self.clock, args[0]);
+        let words = [&["FCALL", &self.library, &count], &all[..], &[&name], &args[1..]].concat();
         let Value::Array(answer) = self.node.raw(&words) else { panic!("{words:?}") };
         (text(&answer[0]), answer[2..].to_vec())
     }
 
     fn request(&self, name: &str, tid: &str, deadline: u64, again: bool) -> (String, Vec<Value>) {
-        let (now, deadline) = (micros().to_string(), deadline.to_string());
+        self.request_at(micros(), name, tid, deadline, again)
+    }
+
+    /// Sends a request as a gateway does whose clock shows `now`.
+    fn request_at(
+        &self,
+        now: u64,
+        name: &str,
+        tid: &str,
+        deadline: u64,
+        again: bool,
+    ) -> (String, Vec<Value>) {
+        let (now, deadline) = (now.to_string(), deadline.to_string());
         let again = if again { "1" } else { "0" };
         let head = [name, tid, &now, &self.slot, &deadline, again, "60000000", "3600000", NOTHING];
         let rest = ["0", "0", "0", "0", "1", "3", "w", "1", "INCR"];
@@ -136,4 +152,68 @@ fn prepared(at: &Master<'_>, later: u64) {
     assert_eq!(at.about("commit", "t3", later, &[NOTHING, "2"]).0, "REFUSED", "it is late");
     assert_eq!(at.request("execute", "t4", later, false).0, "OK");
     assert_eq!(at.value(), world::bulk("2"));
+}
+
+/// Words of the slot's record: its stamp, and the end of the lease if it names a clock.
+fn record_of(at: &Master<'_>) -> (u64, Option<u64>) {
+    let record = text(&at.node.raw(&["GET", &at.records[0]]));
+    let words: Vec<&str> = record.split(' ').collect();
+    let lease = words.get(4).and_then(|word| word.strip_prefix('@')?.split_once(':'));
+    (words[1].parse().unwrap(), lease.map(|(_, end)| end.parse().unwrap()))
+}
+
+impl Master<'_> {
+    fn clock_key(&self) -> String {
+        format!("solera:{{{}}}:c", self.clock)
+    }
+
+    /// Advances the clock to a gateway's time, and returns it.
+    fn advance(&self, now: u64) -> u64 {
+        let (key, name) = (self.clock_key(), format!("S{}:clock", self.clock));
+        self.node.raw(&["FCALL", &self.library, "1", &key, &name, &now.to_string(), "5000"]);
+        let clock = text(&self.node.raw(&["GET", &key]));
+        clock.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_stamp_is_below_the_clock_that_its_record_names() {
+    let cluster = Cluster::start();
+    let _gateway = cluster.gateway(Options::default()).await;
+    let mut at = Master::new(&cluster, "a");
+    let later = micros() + 60_000_000;
+    // Any slot of this master does; that of another key, because the clock lies elsewhere.
+    let other = (0..).map(|number| format!("o{number}"));
+    let mut other =
+        other.filter(|key| std::ptr::eq(at.node, &cluster.nodes[cluster.master_of(key)]));
+    let slot = slot_of(other.next().unwrap().as_bytes());
+    let key = String::from_utf8(record_key(slot)).unwrap();
+    at.clock = key.split(['{', '}']).nth(1).unwrap().to_owned();
+
+    assert_eq!(at.request("execute", "t0", later, false).0, "OK");
+    assert_eq!(record_of(&at).1, None, "nobody has advanced the clock yet");
+    let first = at.advance(micros());
+    assert_eq!(at.advance(first + 1), first, "small steps write nothing");
+    assert_eq!(at.advance(first - 9_000_000), first, "it does not go back");
+    assert_eq!(at.request("execute", "t1", later, false).0, "OK");
+    let (_, lease) = record_of(&at);
+    assert!(lease.unwrap() > first);
+    let clock = at.advance(micros());
+    // This gateway's clock is an hour behind.
+    assert_eq!(at.request_at(1, "execute", "t2", later, false).0, "OK");
+    assert!(record_of(&at).0 > clock, "{:?} {clock}", record_of(&at));
+    // While a transaction is undecided, its stamp bounds what the slot shows.
+    let prepared = at.request("prepare", "t3", later, false);
+    let stamp: u64 = text(&prepared.1[0]).parse().unwrap();
+    assert_eq!(record_of(&at), (stamp - 1, None));
+    at.advance(micros() + 1_000_000);
+    assert_eq!(record_of(&at), (stamp - 1, None));
+    assert_eq!(at.about("decide", "t3", later, &[""]).0, "APPLIED");
+    let (shown, lease) = record_of(&at);
+    assert!(shown >= clock && lease.is_some());
+    // The clock is lost: readers may still believe everything up to the end of the lease.
+    at.node.raw(&["DEL", &at.clock_key()]);
+    assert_eq!(at.request_at(1, "execute", "t4", later, false).0, "OK");
+    assert!(record_of(&at).0 > lease.unwrap());
+    assert_eq!(record_of(&at).1, None);
 }

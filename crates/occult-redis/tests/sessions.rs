@@ -25,7 +25,8 @@ fn begin(load: &Arc<Load>, seed: u64) -> JoinSet<()> {
 async fn until(load: &Load, committed: usize) {
     let limit = tokio::time::Instant::now() + Duration::from_secs(30);
     while load.committed() < committed {
-        assert!(tokio::time::Instant::now() < limit, "only {} commits", load.committed());
+        let late = tokio::time::Instant::now() >= limit;
+        assert!(!late, "only {} commits: {:?}", load.committed(), load.errors());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -7,14 +7,14 @@ use solera_occult::{CausalTimestamp, Freshness, Scheme, ShardId, Stamp, Transact
 use solera_resp::{Value, encode_command};
 
 use super::{Gateway, GatewaySession, Past, Policy, given_up, wait_for_lock};
-use crate::cluster::{Failure, now};
+use crate::cluster::{CLOCK_STEP, Cluster, Failure, now};
 use crate::commands::{Access, Call};
 use crate::error::Error;
 use crate::functions::{Answer, Request, reply_of, text_of};
 use crate::lives::State;
 use crate::risk::{Life, Risk};
-use crate::slot::{record_key, slot_of, timestamp_key};
-use crate::stored::{Damage, Kind, Layout, Record, Stored, open_envelope};
+use crate::slot::{clock_key, record_key, slot_of, tag_of, timestamp_key};
+use crate::stored::{Clock, Damage, Kind, Layout, Record, Stored, open_envelope};
 
 /// Delays before the attempts at a replica (§8.3).
 const DELAYS: [Duration; 4] =
@@ -58,10 +58,17 @@ pub(super) struct Look {
     pub(super) stored: Vec<u8>,
     record: Option<Record>,
     timestamp: Option<Stored>,
+    /// Stamp up to which the master's clock shows the slot, if the record names the clock.
+    clocked: Option<Stamp>,
 }
 
 impl Look {
-    fn new(call: &Call, record: Value, stored: Value, reply: Value) -> Result<Look, Error> {
+    /// Reads the parts of an answer. `clock` was read before them, or at the same moment.
+    fn new(
+        call: &Call,
+        clock: Option<Clock>,
+        [record, stored, reply]: [Value; 3],
+    ) -> Result<Look, Error> {
         let slot = slot_of(&call.key);
         let record = match record {
             Value::Bulk(bytes) => {
@@ -79,7 +86,8 @@ impl Look {
             let read = Stored::decode(&stored);
             Some(read.map_err(|why| Error::damaged(&call.key, slot, &why))?)
         };
-        Ok(Look { reply, stored, record, timestamp })
+        let clocked = record.as_ref().zip(clock).and_then(|(of, clock)| of.shown_by(&clock));
+        Ok(Look { reply, stored, record, timestamp, clocked })
     }
 
     /// Fails if the slot's strings have another layout.
@@ -120,7 +128,8 @@ impl Look {
     }
 
     fn shown(&self) -> Stamp {
-        self.record.as_ref().map_or(Stamp::ZERO, |record| record.shown)
+        let record = self.record.as_ref().map_or(Stamp::ZERO, |record| record.shown);
+        self.clocked.unwrap_or(record)
     }
 
     fn dependencies(&self) -> CausalTimestamp {
@@ -167,13 +176,16 @@ impl Gateway {
         let mut request = Request { name: "look", keys: Vec::new(), args: Vec::new() };
         request.keys = vec![record, call.key.clone(), stamp];
         request.args = call.words.clone();
-        let bytes = request.encode(&self.cluster.means());
-        match self.cluster.ask_near(address, bytes).await {
-            Some(Value::Error(text)) => Err(Error::Reply(text)),
-            Some(Value::Array(values)) => {
-                let [_, record, stored, reply, exists] =
-                    <[Value; 5]>::try_from(values).map_err(|values| of_look(slot, &values))?;
-                let look = Look::new(call, record, stored, reply_of(reply))?;
+        let master = self.cluster.master(slot).unwrap_or_default();
+        let means = self.cluster.means_at(&master);
+        match self.cluster.ask_near(address, [request.encode(&means)]).await {
+            Some([answer]) if Cluster::is_redirection(address, &answer) => Ok(None),
+            Some([Value::Error(text)]) => Err(Error::Reply(text)),
+            Some([Value::Array(values)]) => {
+                let [_, record, stored, reply, exists, clock] =
+                    <[Value; 6]>::try_from(values).map_err(|values| of_look(slot, &values))?;
+                let clock = clock_in(self.cluster.want_clock(slot).and(means.clock), &clock);
+                let look = Look::new(call, clock, [record, stored, reply_of(reply)])?;
                 let look = look.of_layout(call, layout)?;
                 let whole = is_master || look.is_whole(exists == Value::Integer(1));
                 Ok(look.checked(call, is_master)?.filter(|_| whole))
@@ -190,11 +202,28 @@ impl Gateway {
         if layout == Layout::Plain {
             words.push(&stamp);
         }
-        let mut bytes = Vec::new();
-        encode_command(&mut bytes, &words);
-        let values = match self.cluster.ask_near(address, bytes).await {
-            Some(Value::Array(values)) => values,
-            Some(Value::Error(text)) => return Err(Error::Reply(text)),
+        let command = |words: &[&[u8]]| {
+            let mut bytes = Vec::new();
+            encode_command(&mut bytes, words);
+            bytes
+        };
+        let tag = self.cluster.want_clock(slot);
+        // The clock must not be newer than the record and the value.
+        let answers = match tag {
+            Some(tag) => {
+                let commands = [command(&[b"GET", &clock_key(tag)]), command(&words)];
+                self.cluster.ask_near(address, commands).await
+            }
+            None => {
+                let answer = self.cluster.ask_near(address, [command(&words)]).await;
+                answer.map(|[answer]| [Value::Null, answer])
+            }
+        };
+        let Some([clock, answer]) = answers else { return Ok(None) };
+        let values = match answer {
+            answer if Cluster::is_redirection(address, &answer) => return Ok(None),
+            Value::Array(values) => values,
+            Value::Error(text) => return Err(Error::Reply(text)),
             _ => return Ok(None),
         };
         let (record, reply, stored) = match <[Value; 3]>::try_from(values) {
@@ -205,7 +234,8 @@ impl Gateway {
                 (record, reply, Value::Null)
             }
         };
-        let look = Look::new(call, record, stored, reply)?.of_layout(call, layout)?;
+        let look = Look::new(call, clock_in(tag, &clock), [record, stored, reply])?;
+        let look = look.of_layout(call, layout)?;
         if layout == Layout::Envelope { look.opened(call).map(Some) } else { Ok(Some(look)) }
     }
 
@@ -240,7 +270,7 @@ impl Gateway {
                         continue;
                     }
                     let (stored, reply) = (answer.take(0), reply_of(answer.take(1)));
-                    let mut look = Look::new(call, Value::Null, Value::Null, reply)?;
+                    let mut look = Look::new(call, None, [Value::Null, Value::Null, reply])?;
                     look.record = answer.record;
                     if let Value::Bulk(bytes) = stored {
                         let read = Stored::decode(&bytes);
@@ -267,6 +297,12 @@ impl Gateway {
         };
         record.is_some_and(ended)
     }
+}
+
+/// Reads the clock in a slot, as a node has returned it.
+fn clock_in(slot: Option<ShardId>, value: &Value) -> Option<Clock> {
+    let Value::Bulk(bytes) = value else { return None };
+    Clock::parse(tag_of(slot?), bytes)
 }
 
 /// Returns the error for an answer to `look` that has too few values.
@@ -359,7 +395,10 @@ impl GatewaySession {
         let slot = slot_of(&call.key);
         let (mut stale, mut quiet) = (None, false);
         let skip = self.policy == Policy::Home && gateway.cluster.is_slow(slot);
+        // The time after which the master's clock makes the copy recent enough.
+        let mut clock = None;
         for delay in DELAYS.into_iter().filter(|_| !skip) {
+            let delay = clock.unwrap_or(delay);
             // A timer takes up to a millisecond, even if it is due at once.
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
@@ -374,7 +413,9 @@ impl GatewaySession {
                     return Ok(look);
                 }
                 Err(look) => {
-                    quiet = self.policy == Policy::Home && self.is_quiet(reading, slot, &look);
+                    clock = self.wait_for_clock(reading, slot, &look);
+                    let in_vain = clock.is_none() && self.is_quiet(reading, slot, &look);
+                    quiet = self.policy == Policy::Home && in_vain;
                     stale = Some((look, address));
                 }
             }
@@ -400,6 +441,17 @@ impl GatewaySession {
             let why = "its master shows less than it has promised".to_owned();
             Error::Unavailable { slot, why }
         })
+    }
+
+    /// Returns the time after which the master's clock will show that a stale copy is recent enough;
+    /// `None` if the way to the master takes less time, or if the slot's record names no clock.
+    fn wait_for_clock(&self, reading: &Reading, slot: ShardId, look: &Look) -> Option<Duration> {
+        let shown = look.clocked?;
+        let homes = &self.gateway.homes;
+        let needed = reading.transaction.timestamp().stamp(slot, homes);
+        let needed = needed.max(look.dependencies().stamp(slot, homes));
+        let wait = Duration::from_micros(needed.0.saturating_sub(shown.0)) + CLOCK_STEP;
+        (wait < self.gateway.cluster.trip_to_master(slot)).then_some(wait)
     }
 
     /// Returns whether a stale copy probably lacks nothing, so that further attempts at the replica

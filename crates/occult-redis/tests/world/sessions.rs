@@ -137,6 +137,12 @@ impl Load {
         history.iter().filter(|each| each.outcome == Outcome::Committed).count()
     }
 
+    /// Returns the last errors.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        let errors = self.errors.lock().unwrap();
+        errors.iter().rev().take(20).map(ToString::to_string).collect()
+    }
+
     /// Runs sessions, one after the other, until the load is stopped.
     pub(crate) async fn run(self: Arc<Self>, seed: u64) {
         let mut random = Random::new(seed);
