@@ -1,6 +1,6 @@
 //! The nodes of a cluster: where requests are sent, and what the nodes report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -81,6 +81,8 @@ struct Known {
     slow: BTreeMap<ShardId, Instant>,
     /// The masters whose clocks this gateway advances, with the times when they were last wanted.
     wanted: BTreeMap<String, Instant>,
+    /// Slots whose leases are being renewed.
+    renewing: BTreeSet<ShardId>,
     lives: Lives,
     copies: Copies,
 }
@@ -358,6 +360,22 @@ impl Cluster {
         Some(clock)
     }
 
+    /// Lets the record of a slot name its master's clock, or extends the lease, in the background.
+    pub(crate) fn renew(self: &Arc<Self>, slot: ShardId) {
+        if !self.known().renewing.insert(slot) {
+            return;
+        }
+        let cluster = Arc::clone(self);
+        tokio::spawn(async move {
+            let mut request = Request::new("renew", slot, &[]);
+            request.number(now());
+            let until = Instant::now() + POLL_TIMEOUT;
+            // If it fails, a later read tries it again.
+            let _ = cluster.ask_master(slot, until, |means, _| request.encode(means)).await;
+            cluster.known().renewing.remove(&slot);
+        });
+    }
+
     /// Begins to advance a master's clock by one step, which takes a round trip. Returns `false`
     /// if the clock is not wanted any more.
     fn step_clock(self: &Arc<Self>, master: &str, under_way: &Arc<Semaphore>) -> bool {
@@ -411,11 +429,12 @@ impl Cluster {
     /// the request for the master at an address. The request is not repeated after it may have been
     /// executed. Returns the answer and the master.
     pub(crate) async fn ask_master(
-        &self,
+        self: &Arc<Self>,
         slot: ShardId,
         until: Instant,
         encode: impl Fn(&Means, &str) -> Vec<u8>,
     ) -> Result<(Value, String), Failure> {
+        self.want_clock(slot);
         let mut target: Option<(String, bool)> = None;
         loop {
             let (address, asking) =

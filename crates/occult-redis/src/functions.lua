@@ -10,7 +10,7 @@ local floor, byte, char, sub = math.floor, string.byte, string.char, string.sub
 local STAMP_END = 9007199254740992
 local MAX_GAPS, MAX_OUTCOMES, MAX_REPLY, MAX_WORDS = 8, 8, 256, 7000
 -- For how far, in microseconds, a record lets the master's clock extend what its slot shows.
-local LEASE = 20000000
+local LEASE = 40000000
 -- The tag of the slot with this master's clock, as the calling gateway knows it; nil for none.
 local clock_tag
 -- How the calling gateway stores strings: 'S', plain, with the timestamp in a key of its own; or
@@ -235,7 +235,7 @@ end
 local function wants_lease(slot)
   if not clock_tag or slot.home.p then return false end
   local stamp, life = clock_of(slot, clock_tag)
-  return life == slot.node.life and not (slot.tag == clock_tag and slot.lease - stamp > LEASE / 2)
+  return life == slot.node.life and not (slot.tag == clock_tag and slot.lease - stamp > LEASE * 3 / 4)
 end
 
 -- Lets the record name this master's clock, unless a transaction is undecided.
@@ -844,6 +844,13 @@ function requests.clock(keys, args)
   if life ~= node.life or now - stamp >= tonumber(args[2]) then
     redis.call('SET', keys[1], 'C1 ' .. decimal(math.max(stamp, now)) .. ' ' .. node.life)
   end
+  return { 'OK' }
+end
+
+-- Lets the slot's record name the clock, or extends the lease. The slot shows no more than before.
+function requests.renew(keys, args)
+  local slot = open(keys, tonumber(args[1]))
+  if slot.changed or wants_lease(slot) then save(keys, slot) end
   return { 'OK' }
 end
 

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use solera_occult_redis::{Error, Options, Policy};
+use solera_occult_redis::{Error, Options, Policy, record_key, slot_of};
 use solera_resp::Value;
 use world::{Cluster, bulk, call};
 
@@ -127,9 +127,48 @@ async fn a_slot_without_writes_is_read_at_its_master_at_once() {
             break;
         }
     }
+    // The record names no clock, as after a write of a gateway that advanced none.
+    let record = String::from_utf8(record_key(slot_of(b"quiet"))).unwrap();
+    let unnamed = "local s = redis.call('GET', KEYS[1]) \
+        redis.call('SET', KEYS[1], (s:gsub(' @%d+:%d+', '')))";
+    let master = &cluster.nodes[cluster.master_of("quiet")];
+    master.raw(&["EVAL", unnamed, "1", &record]);
+    world::wait("the replica does not follow", || {
+        !world::text(&cluster.nodes[replica].raw(&["GET", &record])).contains('@')
+    });
     assert_eq!(session.read(&call("GET quiet")).await, Ok(bulk("1")));
     let counters = session.counters();
     assert_eq!((counters.stale, counters.home, counters.replica), (1, 1, 0), "{counters:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_clock_of_its_master_shows_that_a_quiet_slot_is_recent() {
+    let cluster = Cluster::start();
+    let replica = cluster.replica_of(cluster.master_of("quiet"));
+    cluster.wait_until_listed(replica);
+    let near = vec![cluster.nodes[replica].address()];
+    let gateway = cluster.gateway(Options { near, ..Options::default() }).await;
+    let mut session = gateway.session();
+    session.update(call("SET quiet 1")).await.unwrap();
+    session.update(call("RPUSH {quiet}:list 1")).await.unwrap();
+    let calls = [(call("GET quiet"), bulk("1")), (call("LLEN {quiet}:list"), Value::Integer(1))];
+    for (read, value) in calls {
+        let mut attempts = 0;
+        loop {
+            // The session then depends on writes that are newer than all writes of the slot.
+            let mut session = gateway.session();
+            for number in 0..20 {
+                session.update(call(&format!("SET busy:{number} 1"))).await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert_eq!(session.read(&read).await.as_ref(), Ok(&value));
+            if session.counters().replica == 1 {
+                break;
+            }
+            attempts += 1;
+            assert!(attempts < 200, "the replica never shows enough: {read:?}");
+        }
+    }
 }
 
 #[test]

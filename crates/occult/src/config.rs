@@ -63,7 +63,7 @@ impl Default for Timing {
             retry: Duration::from_millis(300),
             prepare_expires: Duration::from_secs(1),
             timeout: Duration::from_secs(5),
-            stale: StaleReads::Wait(Duration::from_millis(20)),
+            stale: StaleReads::Wait(Duration::from_millis(40)),
             slow: Duration::from_millis(100),
             max_ahead: Duration::from_secs(3_600),
             idle: Duration::from_secs(60),

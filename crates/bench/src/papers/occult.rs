@@ -1,4 +1,5 @@
-//! Occult (NSDI 2017) §2, §8 and appendix B: Figures 2 and 6 to 9 and §8.2.3, in virtual clusters.
+//! Occult (NSDI 2017) §2, §8 and appendix B: Figures 2 and 6 to 9 and §8.2.3, in virtual clusters,
+//! and §8 on real servers.
 //!
 //! | module | subject |
 //! |---|---|
@@ -6,8 +7,11 @@
 //! | `single` | Figures 6 and 9a: single operations, by scheme and size of timestamps; §8.2.3 |
 //! | `transactions` | Figures 7 and 9c: transactions, and the causes of aborts |
 //! | `slow` | Figure 8: slow replicas |
+//! | `real` | §8 on a real Redis Cluster, which `redis_cluster` starts |
 
 mod queues;
+mod real;
+mod redis_cluster;
 mod single;
 mod slow;
 mod transactions;
@@ -116,8 +120,7 @@ impl Laboratory<'_> {
              baseline is the same machine with clients that keep no timestamp: every read is accepted, and neither the bytes \
              of stamps and timestamps count, nor messages that contain nothing else. Figure 2: all homes at one site with {} clients; the \
              queues are those of models of the other site's replicas, which show a write after its dependencies, as Eiger, or \
-             when all of them have everything up to its stamp, as UniStore, or at once. Not reproduced: the use of memory of §8.2.3, and \
-             everything on Redis Clusters.",
+             when all of them have everything up to its stamp, as UniStore, or at once. Not reproduced: the use of memory of §8.2.3.",
             solera_occult::DEFAULT_SHARDS,
             transactions.card / 1_000_000,
             transactions.keys,
@@ -159,10 +162,14 @@ pub fn run(
     if is_wanted(9) {
         parts.push(single::goodput(&laboratory, 75));
     }
+    if figure.is_none() {
+        parts.push(real::run(&laboratory)?);
+    }
     let mut page = Page { title: "Occult, Figures 2 and 6 to 9".to_owned(), ..Page::default() };
     page.notes.push(laboratory.describe());
     let found: Findings = parts.into_iter().collect();
     page.plots = found.plots;
+    page.notes.extend(found.notes);
     // One experiment measures rows of Figures 7 and 9.
     let rows = Row::of_figures(found.rows, is_wanted);
     Ok(Results { paper: "occult", rows, page, costs: None })

@@ -24,6 +24,9 @@ const DELAYS: [Duration; 4] =
 /// concludes that the slot has few writes. It is about the time that all attempts take.
 const QUIET_US: u64 = 10_000;
 
+/// A lease is renewed when less of it is left, in µs. `functions.lua` grants 40 s.
+const RENEW_US: u64 = 30_000_000;
+
 /// Commands that read bits. A function without writes cannot execute them on a string in an
 /// envelope.
 const BITS: [&[u8]; 3] = [b"GETBIT", b"BITCOUNT", b"BITPOS"];
@@ -60,6 +63,8 @@ pub(super) struct Look {
     timestamp: Option<Stored>,
     /// Stamp up to which the master's clock shows the slot, if the record names the clock.
     clocked: Option<Stamp>,
+    /// Whether the slot's record should name the clock of its master, or do so for longer.
+    wants_lease: bool,
 }
 
 impl Look {
@@ -87,7 +92,10 @@ impl Look {
             Some(read.map_err(|why| Error::damaged(&call.key, slot, &why))?)
         };
         let clocked = record.as_ref().zip(clock).and_then(|(of, clock)| of.shown_by(&clock));
-        Ok(Look { reply, stored, record, timestamp, clocked })
+        let lease = record.as_ref().and_then(|record| record.lease);
+        let left = |clock: Clock| lease.map_or(0, |it| it.until.0.saturating_sub(clock.stamp.0));
+        let wants_lease = clock.is_some_and(|clock| clocked.is_none() || left(clock) < RENEW_US);
+        Ok(Look { reply, stored, record, timestamp, clocked, wants_lease })
     }
 
     /// Fails if the slot's strings have another layout.
@@ -471,6 +479,9 @@ impl GatewaySession {
         look: Look,
     ) -> Result<Result<Look, Look>, Error> {
         let slot = slot_of(&call.key);
+        if look.wants_lease {
+            self.gateway.cluster.renew(slot);
+        }
         if let Some(record) = &look.record {
             self.gateway.check_lives(slot, record, &reading.risk).await?;
         }

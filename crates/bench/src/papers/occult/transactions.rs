@@ -68,13 +68,14 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         let quantity = format!("goodput with T = {size}, of single operations'");
         // The paper gives 60 to 70% for all sizes.
         rows.push(Row::new(FIGURE, quantity, 60.0, share, "%").at_least(70.0));
-        let rate = 100.0 * measured.abort_rate();
-        rows.push(Row::new(FIGURE, format!("aborts with T = {size}, 8 stamps"), None, rate, "%"));
+        rows.extend(aborts(measured, &format!("T = {size}, 8 stamps")));
         let quantity = format!("mean latency with T = {size}, from begin to commit");
         rows.push(Row::new("Fig. 9", quantity, None, ms(measured.latency.mean()), "ms"));
+        let quantity = format!("mean latency of a commit with T = {size}");
+        rows.push(Row::new("Fig. 9", quantity, None, ms(measured.commits.mean()), "ms"));
     }
     for (stamps, measured) in stamps.iter().zip(by_stamps) {
-        rows.extend(causes(measured, 2 * stamps));
+        rows.extend(aborts(measured, &format!("T = 20, {} stamps", 2 * stamps)));
     }
     let locked = |measured: &Measured| measured.aborts.get("locked").copied().unwrap_or(0);
     if let Some(last) = by_size.last() {
@@ -83,8 +84,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         rows.push(Row::new(FIGURE, quantity, 80.0, share, "%"));
     }
     for (measured, what) in others.iter().zip(["one lock attempt", "uniform keys"]) {
-        let rate = 100.0 * measured.abort_rate();
-        rows.push(Row::new(FIGURE, format!("aborts with T = 20, {what}"), None, rate, "%"));
+        rows.extend(aborts(measured, &format!("T = 20, {what}")));
     }
     let points = |of: fn(&Measured) -> f64| {
         sizes.iter().zip(by_size).map(|(size, measured)| (*size as f64, of(measured))).collect()
@@ -101,14 +101,16 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     Findings { rows, plots: vec![plot], ..Findings::default() }
 }
 
-/// Returns the rows of the aborts by cause.
-fn causes(measured: &Measured, stamps: u16) -> Vec<Row> {
+/// Returns the rows of the aborts of a run, all and by cause.
+fn aborts(measured: &Measured, what: &str) -> Vec<Row> {
     let all: u64 = measured.aborts.values().sum();
     let ended = (all + measured.latency.count()).max(1) as f64;
-    let row = |cause: &&'static str| {
-        let count = measured.aborts.get(cause).copied().unwrap_or(0);
-        let quantity = format!("aborts with T = 20, {stamps} stamps: {cause}");
+    let row = |cause: &str, count: u64| {
+        let quantity = format!("aborts with {what}{cause}");
         Row::new(FIGURE, quantity, None, 100.0 * count as f64 / ended, "%")
     };
-    CAUSES.iter().map(row).collect()
+    let of_cause = |cause: &&'static str| {
+        row(&format!(": {cause}"), measured.aborts.get(cause).copied().unwrap_or(0))
+    };
+    [row("", all)].into_iter().chain(CAUSES.iter().map(of_cause)).collect()
 }

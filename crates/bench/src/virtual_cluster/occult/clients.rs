@@ -74,6 +74,8 @@ struct Client {
     current: Option<(Key, Op)>,
     transaction: Option<u64>,
     started: u64,
+    /// Time when the commit of the transaction began.
+    commits_since: u64,
     updates: bool,
     last_change: Option<Origin>,
 }
@@ -84,6 +86,8 @@ pub(crate) struct Measured {
     window: Duration,
     /// Latencies of operations, or of transactions from their beginning to their commit.
     pub(crate) latency: Histogram,
+    /// Latencies of the commits of transactions.
+    pub(crate) commits: Histogram,
     /// Latencies of single reads.
     pub(crate) reads: Histogram,
     /// Operations that succeeded.
@@ -196,6 +200,7 @@ impl Clients {
             current: None,
             transaction: None,
             started: 0,
+            commits_since: 0,
             updates: false,
             last_change: None,
         });
@@ -226,7 +231,10 @@ impl Clients {
             client.current = client.left.pop();
             let command = match client.current.clone() {
                 Some((key, op)) => Command::Operate { transaction, key, op, validates: false },
-                None => Command::Commit { transaction },
+                None => {
+                    client.commits_since = now;
+                    Command::Commit { transaction }
+                }
             };
             return (client.gateway, command);
         }
@@ -310,6 +318,10 @@ impl Clients {
             let took = Duration::from_nanos(now - client.started);
             self.measured.operations += self.workload.operations;
             self.measured.latency.record(took);
+            if self.workload.operations > 1 {
+                let commit = Duration::from_nanos(now - client.commits_since);
+                self.measured.commits.record(commit);
+            }
             if self.workload.operations == 1 && !client.updates {
                 self.measured.reads.record(took);
                 self.measured.asked += 1;
