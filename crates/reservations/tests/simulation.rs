@@ -61,6 +61,18 @@ impl Summary {
 }
 
 #[test]
+fn an_update_that_takes_a_large_part_of_a_value_ends() {
+    let mut summary = Summary::default();
+    for seed in seeds(0..100) {
+        let shape = Shape { faults: false, planned: false, ..shape(0) };
+        let shape = Shape { sites: 2 + (seed % 3) as usize, ..shape };
+        summary.add(seed, World::run_large_decrements(seed, shape));
+    }
+    assert!(summary.committed > 0);
+    assert!(summary.failed.is_empty(), "{:#?}", summary.failed);
+}
+
+#[test]
 fn intervals_contain_the_value() {
     let mut summary = Summary::default();
     for seed in seeds(0..90) {

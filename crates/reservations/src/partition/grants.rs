@@ -340,7 +340,9 @@ impl Partition {
         self.ready(step.config).ok()?;
         let record = self.record(key);
         let current = record.and_then(|record| record.floor);
-        let least = clamped(self.least_value(step.config, key)).max(0);
+        // A floor above what a waiting decrement leaves would have to be given up at once.
+        let left = self.least_value(step.config, key) - i128::from(self.heads(key).decrements);
+        let least = clamped(left).max(0);
         let floor = least - least / 8;
         let (more, now) = (policy.capacity(Some(floor)), policy.capacity(current));
         let worth = more >= policy.spare.into() && more > now + now / 4;

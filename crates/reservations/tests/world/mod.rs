@@ -36,6 +36,8 @@ const KEYS: [(&str, i64, u32); 4] = [
     ("small", 0, 250_000),
     ("fine", 900, 50_000),
 ];
+/// Places of the keys whose values permit many tokens.
+const KEYS_WITH_ROOM: [usize; 2] = [0, 3];
 /// A rare path of the world.
 pub(crate) const SPENT: &str = "world: an update used tokens without a promise";
 /// Request whose replies nobody awaits.
@@ -182,6 +184,38 @@ impl World {
                 world.use_others();
             } else if ms < LAST_MS && !(world.dead.is_some() && ms + 400 >= RECOVERED_MS) {
                 world.begin_operations();
+            }
+        }
+        world.finish()
+    }
+
+    /// Runs a world without faults in which one update after the other takes a large part of a
+    /// value. Each must succeed.
+    pub(crate) fn run_large_decrements(seed: u64, shape: Shape) -> Report {
+        let mut world = World::new(seed, shape);
+        world.faulty = false;
+        world.clients.must_succeed = true;
+        let mut values = KEYS_WITH_ROOM.map(|place| KEYS[place].1);
+        while world.now < END_MS * MS {
+            world.step();
+            let ms = world.now / MS;
+            if ms < LAST_MS && ms.is_multiple_of(600) {
+                let place = world.random.index(values.len());
+                let amount = values[place] * (20 + world.random.below(81)) as i64 / 100;
+                values[place] -= amount;
+                let site = world.random.index(world.nodes.len());
+                let key = world.keys[KEYS_WITH_ROOM[place]].clone();
+                world.begin_updates(site, vec![(key, -amount.max(1))]);
+            }
+            if ms < LAST_MS && ms % 600 == 300 {
+                // The value grows again, so that sites propose higher floors.
+                let site = world.random.index(world.nodes.len());
+                for key in KEYS_WITH_ROOM.map(|place| world.keys[place].clone()) {
+                    world.begin_updates(site, vec![(key, 1)]);
+                }
+            }
+            if ms == EXACT_MS {
+                world.read_everything();
             }
         }
         world.finish()
