@@ -153,7 +153,7 @@ impl World {
         if !shape.forced {
             history.transactions.append(&mut reader.transactions);
         }
-        unfinished.extend(sessions.differences());
+        unfinished.extend(sessions.differences(shape.scheme));
         unfinished.append(&mut reader.missed);
         // Prints the history to help the investigation of a seed.
         if std::env::var("DUMP").is_ok() {

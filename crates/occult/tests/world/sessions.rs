@@ -6,7 +6,7 @@ use solera_checker::pcpsi::{History, Operation, Outcome, Read, Transaction, Vers
 use solera_data::{Effect, Key, Op, Outcome as Answer, Value};
 use solera_machine::{Address, Machine, RequestId};
 use solera_occult::{
-    AbortCause, CausalTimestamp, Command, Fate, Input, OnStale, Response, Unknown,
+    AbortCause, CausalTimestamp, Command, Fate, Input, OnStale, Response, Scheme, Unknown,
 };
 
 use solera_time::SiteId;
@@ -74,6 +74,8 @@ pub(crate) struct Sessions {
     /// Value of each key at each site at the end.
     compared: BTreeMap<Key, Vec<(usize, Option<u64>)>>,
     comparing: bool,
+    /// Number of sites at which a transaction has read all keys at the end.
+    together: usize,
     /// Transactions whose outcome is unknown: the place in the history, the worker, its
     /// incarnation, and the transaction's number.
     unanswered: Vec<(usize, Address, u64, u64)>,
@@ -108,6 +110,7 @@ impl Sessions {
             lost_sessions: 0,
             compared: BTreeMap::new(),
             comparing: false,
+            together: 0,
             unanswered: Vec::new(),
             found: 0,
         };
@@ -275,6 +278,19 @@ impl Sessions {
         );
     }
 
+    /// Reads all keys in one transaction. Everything is quiet, so it must commit: also two keys
+    /// that one transaction has written can be read together.
+    fn read_together(&mut self, world: &mut World, at: usize) {
+        let session = &mut self.sessions[at];
+        let keys = (0..KEYS).map(|key| Key::from(format!("k{key}").as_str()));
+        session.steps = keys.map(|key| (key, Step::Get)).collect();
+        session.pause = 0;
+        session.operations.clear();
+        session.state = State::Begun;
+        let past = session.past.clone();
+        self.send(world, at, Command::Begin { past, on_stale: OnStale::Home });
+    }
+
     /// Writes count from the moment at which they may take effect.
     fn note_write(&mut self, at: usize, key: &Key, step: &Step) {
         let (id, removes) = match step {
@@ -347,9 +363,11 @@ impl Sessions {
                 };
                 let name = Key::from(format!("k{key}").as_str());
                 self.compared.entry(name).or_default().push((at, found));
-                let next = key + 1;
-                self.sessions[at].state =
-                    if next < KEYS as usize { State::Comparing(next) } else { State::Over };
+                if key + 1 < KEYS as usize {
+                    self.sessions[at].state = State::Comparing(key + 1);
+                } else {
+                    self.read_together(world, at);
+                }
             }
             (_, Response::Committed { outcomes, past, .. }) => {
                 if let Some(answer) = outcomes.first() {
@@ -357,6 +375,7 @@ impl Sessions {
                     self.note_read(at, &key, &step, answer);
                 }
                 self.committed += 1;
+                self.together += usize::from(self.comparing);
                 self.note_acknowledged(world, at);
                 self.sessions[at].past = past;
                 self.record(at, Outcome::Committed);
@@ -505,8 +524,10 @@ impl Sessions {
         History { transactions }
     }
 
-    /// Returns keys of which sites have different values at the end.
-    pub(crate) fn differences(&self) -> Vec<String> {
+    /// Returns keys of which sites have different values at the end, and sites at which no
+    /// transaction could read all keys. In schemes that do not distinguish sites, a stamp of a home
+    /// whose clock is ahead can make the copies of all other homes look old.
+    pub(crate) fn differences(&self, scheme: Scheme) -> Vec<String> {
         let differ = self
             .compared
             .iter()
@@ -515,6 +536,12 @@ impl Sessions {
             differ.map(|(key, values)| format!("{}: {values:?}", name(key))).collect();
         if self.compared.len() < KEYS as usize {
             found.push("not all keys were compared".to_owned());
+        }
+        let distinguishes = matches!(scheme, Scheme::Exact | Scheme::PerSite(_));
+        if distinguishes && self.together < self.sessions.len() {
+            let states: Vec<&State> = self.sessions.iter().map(|it| &it.state).collect();
+            let together = self.together;
+            found.push(format!("all keys are read together at {together} sites: {states:?}"));
         }
         found
     }
