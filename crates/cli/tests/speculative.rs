@@ -124,7 +124,9 @@ fn calls_choose_the_level_and_give_tickets() {
         "{elsewhere}"
     );
     assert!(one.ask("SOLERA.CALL WEAK PING").contains("and commands on keys"));
+    assert_eq!(one.ask("SOLERA.CALL DECRBY s:n 4"), ":6");
     let log = one.ask("SOLERA.LOG stock 1 10");
+    assert!(log.contains("strong DECRBY s:n 4"), "{log}");
     assert!(log.contains("strong INCRBY s:n 5"), "{log}");
     assert!(log.contains("weak INCRBY s:n 2"), "{log}");
     assert!(one.ask("SOLERA.LOG bank 1 10").contains("is of level linearizable, not of level"));

@@ -108,6 +108,8 @@ fn words<'a>(key: &'a [u8], op: &'a Op) -> Vec<Cow<'a, [u8]>> {
         Op::Delete => ("DEL", vec![]),
         Op::Exists => ("EXISTS", vec![]),
         Op::Type => ("TYPE", vec![]),
+        // Clients subtract with DECRBY. The least number has no opposite.
+        Op::IncrBy(by @ ..0) if *by != i64::MIN => ("DECRBY", vec![number(-by)]),
         Op::IncrBy(by) => ("INCRBY", vec![number(*by)]),
         Op::SetAdd(values) => ("SADD", values.iter().map(of).collect()),
         Op::SetRemove(values) => ("SREM", values.iter().map(of).collect()),
@@ -153,7 +155,9 @@ mod tests {
             let words = words(b"k", op);
             words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>()
         };
-        assert_eq!(shown(&Op::IncrBy(-3)), ["INCRBY", "k", "-3"]);
+        assert_eq!(shown(&Op::IncrBy(3)), ["INCRBY", "k", "3"]);
+        assert_eq!(shown(&Op::IncrBy(-3)), ["DECRBY", "k", "3"]);
+        assert_eq!(shown(&Op::IncrBy(i64::MIN)), ["INCRBY", "k", "-9223372036854775808"]);
         assert_eq!(shown(&Op::SetAdd(vec![value("a"), value("b")])), ["SADD", "k", "a", "b"]);
         assert_eq!(shown(&Op::HashSet(vec![(value("f"), value("1"))])), ["HSET", "k", "f", "1"]);
         assert_eq!(shown(&Op::HashIncrBy(value("f"), 2)), ["HINCRBY", "k", "f", "2"]);
