@@ -161,6 +161,10 @@ fn results_are_pushed() {
     let at_risk = one.ask("SOLERA.AT-RISK");
     let counted = ["transactions :2 keys s:n", "transactions :3 keys s:n"];
     assert!(counted.iter().any(|counted| at_risk.contains(counted)), "{at_risk}");
+    assert!(at_risk.ends_with(" session virginia"), "{at_risk}");
+    assert_eq!(one.ask("SOLERA.CALL WEAK SET s:other 1"), "+OK");
+    let at_risk = one.ask("SOLERA.AT-RISK COUNT 3");
+    assert!(at_risk.contains(" keys s:other s:n session"), "each key once: {at_risk}");
     assert!(one.ask("SOLERA.BARRIER 100").starts_with("-TIMEOUT"));
     let added = field_of(&two.ask("SOLERA.CALL STRONG INCRBY s:n 1"), "ticket");
     assert_eq!(two.ask(&format!("SOLERA.STABLE {added}")), ":101");
@@ -184,6 +188,7 @@ fn results_are_pushed() {
     assert_eq!(one.reply(), format!("solera.stable {ticket_of_m} :1"));
     assert_eq!(stable, format!("solera.stable {ticket} :102"));
     assert_eq!(one.ask("SOLERA.BARRIER 10000"), "+OK");
+    assert!(one.ask("SOLERA.AT-RISK").ends_with(" session "), "all of it is final");
     assert_eq!(three.ask(&format!("SOLERA.STABLE {ticket}")), ":102");
     agree(&mut [one, two, three]);
 }

@@ -160,6 +160,16 @@ impl<P: Procedures> Creek<P> {
         others.chain([None]).filter(has).count()
     }
 
+    /// Returns the sites whose operations of a past are not all final here.
+    pub fn unfinished_sites(&self, past: &Past) -> impl Iterator<Item = SiteId> {
+        let frontier = &self.replica.frontier;
+        let is_unfinished = |id: &OperationId| {
+            frontier.delivered(id.site).is_none_or(|last| last < *id)
+                || frontier.first_open(id.site).is_some_and(|first| first <= *id)
+        };
+        past.lasts().filter(is_unfinished).map(|id| id.site)
+    }
+
     /// Returns the position of the first operation in [`log`](Creek::log), from 1. Without one, it
     /// is the position after the last final operation.
     pub fn log_start(&self) -> u64 {
@@ -178,7 +188,7 @@ impl<P: Procedures> Creek<P> {
     }
 
     /// Returns the operations that are in the order and not final, in order.
-    pub fn unstable(&self) -> impl Iterator<Item = &Arc<Request<P::Operation>>> {
+    pub fn unstable(&self) -> impl DoubleEndedIterator<Item = &Arc<Request<P::Operation>>> {
         let order = &self.replica.order;
         order.committed().iter().chain(order.tentative())
     }

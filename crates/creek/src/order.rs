@@ -81,7 +81,7 @@ impl<O> Order<O> {
         &self.committed
     }
 
-    pub(crate) fn tentative(&self) -> impl Iterator<Item = &Arc<Request<O>>> {
+    pub(crate) fn tentative(&self) -> impl DoubleEndedIterator<Item = &Arc<Request<O>>> {
         self.tentative.values()
     }
 

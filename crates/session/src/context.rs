@@ -283,6 +283,8 @@ pub enum ToSpeculative {
     },
     /// Makes a step of an export.
     Export(FinalStep),
+    /// Returns the sites whose operations of a past are not all final.
+    Unfinished(solera_creek::Past),
 }
 
 /// The answer to a [`ToSpeculative`].
@@ -307,6 +309,8 @@ pub enum FromSpeculative {
     Log(Vec<LogEntry>, u64),
     /// The answer to a step of an export.
     Exported(FinalAnswer),
+    /// Sites whose operations of the past are not all final.
+    Unfinished(Vec<SiteId>),
 }
 
 /// Numbers of the speculative space at a site.

@@ -391,6 +391,26 @@ fn sites_with_a_past_are_known_from_reports() {
 }
 
 #[test]
+fn sites_with_operations_of_a_past_that_are_not_final_are_known() {
+    let mut cluster = Cluster::new(|_| {});
+    let unfinished = |cluster: &Cluster, at: usize, ids: &[OperationId]| {
+        let past = Past::from_iter(ids.iter().copied());
+        cluster.machines[at].unfinished_sites(&past).collect::<Vec<_>>()
+    };
+    cluster.append(0, 'a', Level::Strong);
+    cluster.append(1, 'b', Level::Strong);
+    let both = [id(0, 1, 1), id(1, 1, 1)];
+    // Each site has its own operation, and lacks the other one.
+    assert_eq!(unfinished(&cluster, 0, &both), [SiteId(0), SiteId(1)]);
+    assert_eq!(unfinished(&cluster, 0, &both[1..]), [SiteId(1)]);
+    cluster.rest();
+    cluster.append(1, 'c', Level::Weak);
+    assert!(unfinished(&cluster, 1, &both).is_empty());
+    assert_eq!(unfinished(&cluster, 1, &[both[0], id(1, 1, 2)]), [SiteId(1)]);
+    assert!(unfinished(&cluster, 1, &[]).is_empty());
+}
+
+#[test]
 fn a_site_counts_the_first_responses_that_were_stable_ones() {
     let mut cluster = Cluster::new(|_| {});
     cluster.append(2, 'x', Level::Weak);

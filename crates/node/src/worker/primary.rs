@@ -1,5 +1,7 @@
 //! Commands of `primary`, whose replies arrive one after the other, and the protocol's status.
 
+use std::collections::BTreeSet;
+
 use solera_data::Key;
 use solera_machine::{Address, RequestId};
 use solera_occult::Occult;
@@ -76,8 +78,10 @@ impl Worker {
         if let Some(speculative) = state.engine.machine().creek() {
             let left = keys.saturating_sub(found.keys.len());
             found.transactions += speculative.unstable().count();
-            let operations = speculative.unstable().filter_map(|it| it.operation.as_ref());
-            let of_them = operations.flat_map(|operation| operation.keys());
+            let latest = speculative.unstable().rev().filter_map(|it| it.operation.as_ref());
+            let mut seen = BTreeSet::new();
+            let of_them = latest.flat_map(|operation| operation.keys());
+            let of_them = of_them.filter(|key| seen.insert(*key));
             found.keys.extend(of_them.take(left).map(Key::from));
         }
         found

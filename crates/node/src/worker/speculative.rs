@@ -71,6 +71,9 @@ impl Worker {
                 FromSpeculative::Log(entries.collect(), machine.log_start())
             }),
             ToSpeculative::Export(step) => self.export_speculative(step),
+            ToSpeculative::Unfinished(past) => self.with_speculative(|machine| {
+                FromSpeculative::Unfinished(machine.unfinished_sites(&past).collect())
+            }),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::session::ClientSession;
 
 /// SOLERA.AT-RISK [COUNT n]: replies with the number of transactions of this site that the loss of
 /// sites could still undo, the keys of the latest of them, and the sites whose transactions in the
-/// session's durability past are not uniform yet.
+/// session's durability past are not uniform or final yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtRisk {
     /// Maximal number of keys in the reply; at most 10,000.
@@ -50,6 +50,10 @@ impl Request for AtRisk {
             Ok(homes) => homes,
             Err(error) => return session.fail(error),
         };
+        match session.unfinished_sites().await {
+            Ok(unfinished) => sites.extend(unfinished),
+            Err(error) => return session.fail(error),
+        }
         sites.extend(worker.with(|replica| replica.status().not_uniform(&pasts)));
         session.out.map(3);
         session.out.bulk(b"transactions");

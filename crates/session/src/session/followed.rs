@@ -137,7 +137,10 @@ async fn next_result<W: Context>(
             Some(FromSpeculative::Responded { response, past, .. }) => (*response, past),
             Some(FromSpeculative::TimedOut) => continue,
             Some(
-                FromSpeculative::State(_) | FromSpeculative::Log(..) | FromSpeculative::Exported(_),
+                FromSpeculative::State(_)
+                | FromSpeculative::Log(..)
+                | FromSpeculative::Exported(_)
+                | FromSpeculative::Unfinished(_),
             ) => return None,
             // The node of the worker may be reachable again later.
             Some(FromSpeculative::Unreachable(_)) | None => {

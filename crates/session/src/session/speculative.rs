@@ -7,6 +7,7 @@ use solera_creek::{Command, Level, OperationId, Past, Response};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_machine::Address;
 use solera_procedures::{Procedure, Returned, Right, next_element};
+use solera_time::SiteId;
 
 use super::ClientSession;
 use super::followed::{Followed, PAUSE, ROUND};
@@ -315,6 +316,22 @@ impl<W: Context> ClientSession<W> {
                 self.speculative_space()
             ),
             false => self.unanswered(),
+        }
+    }
+
+    /// Returns the sites whose operations that the session has done or seen are not all final at
+    /// this site.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn unfinished_sites(&self) -> Result<Vec<SiteId>, String> {
+        let past = &self.speculative.past;
+        if past.is_empty() {
+            return Ok(Vec::new());
+        }
+        match self.request_speculative(ToSpeculative::Unfinished(past.clone())).await? {
+            FromSpeculative::Unfinished(sites) => Ok(sites),
+            _ => Err(self.unanswered()),
         }
     }
 
