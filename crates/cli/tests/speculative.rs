@@ -359,6 +359,8 @@ fn transactions_of_modules_are_operations_of_the_space() {
     assert_eq!(*pushes.last().unwrap(), format!("solera.stable {ticket} {failed}"));
     assert_eq!(pushes[..pushes.len() - 1], [format!("solera.revised {ticket} {failed} {sold}")]);
     assert_eq!(one.ask(&format!("SOLERA.STABLE {ticket}")), failed);
+    // The key, and two of the registry of modules in the default space. The module itself is none.
+    assert_eq!(one.ask("DBSIZE"), ":3");
     // A replaced module has no effect on calls of the other one.
     let other = SHOP.replace("n.add(count)", "n.add(2 * count)");
     assert_eq!(load(&mut three, "shop", &other), "+OK");

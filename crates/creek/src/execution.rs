@@ -331,7 +331,7 @@ impl<P: Procedures> Execution<P> {
         }
     }
 
-    /// Returns about the number of registers after the final operations, and their bytes.
+    /// Returns about the number of keys after the final operations, and the bytes of all registers.
     pub(crate) fn size(&self) -> (usize, usize) {
         match &self.state {
             State::Sequential(state, _) => state.size(),

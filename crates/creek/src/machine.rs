@@ -65,8 +65,8 @@ pub struct Status {
     pub predicted: u64,
     /// Number of those whose first response was the stable one.
     pub accurate: u64,
-    /// Number of registers.
-    pub registers: usize,
+    /// Number of registers that are keys of clients ([`Procedures::is_key`]).
+    pub keys: usize,
     /// Estimate of the bytes of registers, and of the operations and responses that are kept.
     pub bytes: usize,
     /// Number of operations that the site keeps for others, or because they are not committed.
@@ -125,7 +125,7 @@ impl<P: Procedures> Creek<P> {
     pub fn status(&self) -> Status {
         let replica = &self.replica;
         let (kept, kept_bytes) = replica.streams.size();
-        let (registers, register_bytes) = replica.execution.size();
+        let (keys, register_bytes) = replica.execution.size();
         Status {
             finals: replica.order.finals(),
             digest: replica.digest,
@@ -135,7 +135,7 @@ impl<P: Procedures> Creek<P> {
             predicted: replica.predicted.0,
             accurate: replica.predicted.1,
             kept,
-            registers,
+            keys,
             bytes: kept_bytes + register_bytes + replica.history.bytes(),
         }
     }

@@ -48,6 +48,11 @@ pub trait Procedures: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Returns whether a register is a key of clients. Others are no part of the number of keys.
+    fn is_key(_register: &[u8]) -> bool {
+        true
+    }
+
     /// Returns how long the execution of an operation occupies a core in virtual time.
     fn cost(&self, _operation: &Self::Operation) -> Duration {
         Duration::ZERO

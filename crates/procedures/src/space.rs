@@ -9,7 +9,7 @@ use solera_data::{Op, Outcome, Value};
 use crate::call::Call;
 use crate::failure::CallError;
 use crate::library::Library;
-use crate::module::{InvalidModule, register_of};
+use crate::module::{InvalidModule, is_key, register_of};
 use crate::procedure::{Procedure, Returned};
 use crate::shown::Shown;
 use crate::value::KeyValue;
@@ -54,6 +54,10 @@ impl Procedures for SpaceProcedures {
             Procedure::Keys { expects, steps } => expects.len() + steps.len() <= 1,
             Procedure::Install { .. } | Procedure::Call(_) => false,
         }
+    }
+
+    fn is_key(register: &[u8]) -> bool {
+        is_key(register)
     }
 
     fn cost(&self, procedure: &Procedure) -> Duration {

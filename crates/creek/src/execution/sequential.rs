@@ -129,10 +129,11 @@ impl<P: Procedures> Sequential<P> {
         self.object.before(undos).into_iter().collect()
     }
 
-    /// Returns the number of registers after the executed operations, and their bytes.
+    /// Returns the number of keys after the executed operations, and the bytes of all registers.
     pub(crate) fn size(&self) -> (usize, usize) {
         let registers = self.object.registers();
-        (registers.values().len(), registers.bytes())
+        let keys = registers.values().keys().filter(|name| P::is_key(name)).count();
+        (keys, registers.bytes())
     }
 
     /// Sets a register of the state after the final operations. Nothing may have been executed.

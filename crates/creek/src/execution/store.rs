@@ -82,6 +82,9 @@ pub(crate) struct Store<V> {
     versions: Named<RedBlackTreeMapSync<OrderPlace, Version<V>>>,
     /// Bytes of the names and of the encodings of the values in `base`.
     bytes: usize,
+    /// Number of registers in `base` that are keys of clients.
+    keys: usize,
+    is_key: fn(&[u8]) -> bool,
 }
 
 /// The versions before the place of an operation, as they were when the snapshot was taken. With
@@ -146,8 +149,9 @@ pub(crate) fn is_same<V: PartialEq>(a: &Held<V>, b: &Held<V>) -> bool {
 }
 
 impl<V: Clone + PartialEq + Serialize> Store<V> {
-    pub(crate) fn new() -> Store<V> {
-        Store { base: named(), versions: named(), bytes: 0 }
+    /// Creates a store without registers. Those that `is_key` names are keys of clients.
+    pub(crate) fn new(is_key: fn(&[u8]) -> bool) -> Store<V> {
+        Store { base: named(), versions: named(), bytes: 0, keys: 0, is_key }
     }
 
     /// Returns the shared name of a register.
@@ -242,10 +246,15 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
     /// Sets the value that a register has after the final operations.
     pub(crate) fn set(&mut self, name: &Name, value: Held<V>) {
         let bytes = |value: &V| name.len() + codec::encoded_bytes(value);
-        self.bytes -= self.base.get(name).map_or(0, |before| bytes(before));
+        let counted = usize::from((self.is_key)(name));
+        if let Some(before) = self.base.get(name) {
+            self.bytes -= bytes(before);
+            self.keys -= counted;
+        }
         match value {
             Some(value) => {
                 self.bytes += bytes(&value);
+                self.keys += counted;
                 self.base.insert_mut(Arc::clone(name), value);
             }
             None => {
@@ -259,9 +268,9 @@ impl<V: Clone + PartialEq + Serialize> Store<V> {
         Registers { left: self.base.clone() }
     }
 
-    /// Returns the number of registers after the final operations, and their bytes.
+    /// Returns the number of keys after the final operations, and the bytes of all registers.
     pub(crate) fn size(&self) -> (usize, usize) {
-        (self.base.size(), self.bytes)
+        (self.keys, self.bytes)
     }
 
     /// Returns the version of a register at a place.

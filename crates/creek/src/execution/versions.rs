@@ -138,7 +138,7 @@ struct Execution<P: Procedures> {
 impl<P: Procedures> Versions<P> {
     pub(crate) fn new(config: &Config) -> Versions<P> {
         Versions {
-            store: Store::new(),
+            store: Store::new(P::is_key),
             readers: BTreeMap::new(),
             operations: BTreeMap::new(),
             stale: Default::default(),
@@ -747,7 +747,7 @@ impl<P: Procedures> Versions<P> {
         self.store.finals()
     }
 
-    /// Returns the number of registers after the final operations, and their bytes.
+    /// Returns the number of keys after the final operations, and the bytes of all registers.
     pub(crate) fn size(&self) -> (usize, usize) {
         self.store.size()
     }
@@ -803,6 +803,10 @@ mod tests {
 
         fn is_read_only(&self, (_, writes, _): &Self::Operation) -> bool {
             writes.is_empty()
+        }
+
+        fn is_key(register: &[u8]) -> bool {
+            register != [0]
         }
 
         fn is_short(&self, (_, _, number): &Self::Operation) -> bool {
@@ -897,6 +901,14 @@ mod tests {
         }
     }
 
+    /// Compares the registers after the final operations, and the number of keys among them.
+    fn compare_finals(versions: &Versions<Mix>, base: &Base) {
+        let registers: Base = versions.registers().take(usize::MAX).into_iter().collect();
+        assert_eq!(registers, *base);
+        let keys = base.keys().filter(|name| Mix::is_key(name)).count();
+        assert_eq!(versions.size().0, keys);
+    }
+
     /// Changes an order at random, and compares the last responses with a sequential execution of
     /// the order that it has become. Returns the number of executions, and how many there would
     /// have been if every change repeated all operations after it.
@@ -934,9 +946,7 @@ mod tests {
                         base = after;
                         last.remove(&request.id);
                     }
-                    let registers: Base =
-                        versions.registers().take(usize::MAX).into_iter().collect();
-                    assert_eq!(registers, base, "seed {seed}");
+                    compare_finals(&versions, &base);
                 }
                 _ => {
                     let request = request(&mut random, event, keys);

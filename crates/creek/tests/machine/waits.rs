@@ -440,14 +440,14 @@ fn the_estimate_of_bytes_follows_the_data() {
             config.limits.history = 2;
         });
         let bytes = |cluster: &Cluster| cluster.machines[1].status().bytes;
-        assert_eq!((bytes(&cluster), cluster.machines[1].status().registers), (0, 0));
+        assert_eq!((bytes(&cluster), cluster.machines[1].status().keys), (0, 0));
         for _ in 0..1_000 {
             cluster.append(1, 'a', Level::Weak);
         }
         assert!(bytes(&cluster) > 10_000);
         cluster.rest();
         // The text of the register, and two final operations with responses as long.
-        assert_eq!(cluster.machines[1].status().registers, 1);
+        assert_eq!(cluster.machines[1].status().keys, 1);
         assert!((2_000..4_000).contains(&bytes(&cluster)), "{}", bytes(&cluster));
     }
 }

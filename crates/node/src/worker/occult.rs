@@ -23,7 +23,7 @@ impl Worker {
         // An agreement that has arrived in between counts in the second number only.
         let keys = keys.saturating_sub(self.count_agreements());
         let of_occult = self.with_occult_here(|occult| occult.keys()).unwrap_or(0);
-        let speculative = self.with_speculative(|machine| machine.status().registers).unwrap_or(0);
+        let speculative = self.with_speculative(|machine| machine.status().keys).unwrap_or(0);
         keys + of_occult + speculative
     }
 
