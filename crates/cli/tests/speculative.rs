@@ -117,7 +117,11 @@ fn calls_choose_the_level_and_give_tickets() {
     assert_eq!(read, "ticket nil tentative 10");
     let unknown = one.ask("SOLERA.STABLE 2-9-9 50");
     assert!(unknown.starts_with("-TIMEOUT the operation is not final here yet"), "{unknown}");
-    assert!(one.ask("SOLERA.STABLE 3-1-1").starts_with("-ERR '3-1-1' is not a ticket"));
+    let unknown = one.ask("SOLERA.STABLE 0-9-9 0");
+    let no_ticket = "-NOTICKET no operation has the ticket";
+    assert_eq!(unknown, format!("{no_ticket} 0-9-9: site virginia has never given it"));
+    assert!(one.ask("SOLERA.STABLE 3-1-1").starts_with(&format!("{no_ticket} 3-1-1")));
+    assert!(one.ask("SOLERA.STABLE 3-1").starts_with("-ERR '3-1' is not a ticket"));
     let elsewhere = one.ask("SOLERA.CALL WEAK INCR b:n");
     assert!(
         elsewhere.starts_with("-ERR 'b:n' is in space 'bank', and SOLERA.CALL runs"),

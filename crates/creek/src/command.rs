@@ -28,9 +28,9 @@ pub enum Command<O, R> {
         /// the stable one of a weak operation too.
         track: bool,
     },
-    /// Awaits the stable response to an operation of any site. It is [`Response::Stable`], or
-    /// [`Response::Forgotten`] if the site keeps the response no longer. A site that does not know
-    /// the operation waits for it.
+    /// Awaits the stable response to an operation of any site. It is [`Response::Stable`];
+    /// [`Response::Forgotten`] if the site keeps the response no longer; [`Response::Unknown`] if
+    /// the site knows that there is no such operation. A site that does not know that waits.
     Await {
         /// The operation.
         id: OperationId,
@@ -93,6 +93,11 @@ pub enum Response<R> {
     /// The operation, or one of the past, is lost with a site that has left the cluster.
     Lost {
         /// The operation.
+        id: OperationId,
+    },
+    /// No operation has this id, and none will have it.
+    Unknown {
+        /// The id.
         id: OperationId,
     },
     /// The site has reached the past.

@@ -33,10 +33,15 @@ impl Ticket {
         else {
             return Err(refused());
         };
-        let site = u8::try_from(site).ok().filter(|site| usize::from(*site) < sites);
-        match (site, run, event) {
-            (Some(site), 1.., 1..) => Ok(OperationId { site: SiteId(site), run, event }),
-            _ => Err(refused()),
+        if run == 0 || event == 0 {
+            return Err(refused());
+        }
+        match u8::try_from(site).ok().filter(|site| usize::from(*site) < sites) {
+            Some(site) => Ok(OperationId { site: SiteId(site), run, event }),
+            None => Err(format!(
+                "NOTICKET no operation has the ticket {site}-{run}-{event}: the cluster has no site with the number \
+                 {site}, from 0 on"
+            )),
         }
     }
 }
@@ -48,6 +53,12 @@ fn is_digit(byte: u8) -> bool {
 /// Returns the error reply about an operation whose result is no longer kept.
 pub(crate) fn forgotten(id: OperationId) -> String {
     format!("ERR the operation {} is final, and its result is no longer kept", Ticket(id))
+}
+
+/// Returns the error reply about a ticket that its site has never given.
+pub(crate) fn unknown(id: OperationId, site: &str) -> String {
+    let ticket = Ticket(id);
+    format!("NOTICKET no operation has the ticket {ticket}: site {site} has never given it")
 }
 
 /// Returns the error reply about an operation that is lost with its site.
@@ -90,8 +101,15 @@ mod tests {
         let text = Ticket(id).to_string();
         assert_eq!(text, "2-7-18446744073709551615");
         assert_eq!(Ticket::parse(text.as_bytes(), 3), Ok(id));
-        for wrong in ["", "2", "2-7", "2-7-1-1", "3-7-1", "0-0-1", "0-1-0", "+0-1-1", "0-1-x"] {
-            assert!(Ticket::parse(wrong.as_bytes(), 3).is_err(), "{wrong}");
+        for wrong in ["", "2", "2-7", "2-7-1-1", "3-0-1", "0-0-1", "0-1-0", "+0-1-1", "0-1-x"] {
+            let refused = Ticket::parse(wrong.as_bytes(), 3).unwrap_err();
+            assert!(refused.starts_with(&format!("ERR '{wrong}' is not a ticket;")), "{refused}");
+        }
+        for site in ["3", "256"] {
+            let refused = Ticket::parse(format!("{site}-7-1").as_bytes(), 3).unwrap_err();
+            assert!(
+                refused.starts_with(&format!("NOTICKET no operation has the ticket {site}-7-1"))
+            );
         }
         assert!(Ticket::parse(b"0-1-18446744073709551616", 3).is_err());
         assert!(Ticket::parse(b"\xff", 3).is_err());

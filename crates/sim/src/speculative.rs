@@ -292,7 +292,10 @@ impl SpeculativeSessions {
                 true
             }
             // The sessions await no operations of others.
-            Response::Forgotten { .. } | Response::Lost { .. } | Response::Reached => return,
+            Response::Forgotten { .. }
+            | Response::Lost { .. }
+            | Response::Unknown { .. }
+            | Response::Reached => return,
             Response::Diverged(ref divergence) => {
                 self.record.problems.push(format!("{from:?} differs from others: {divergence:?}"));
                 true

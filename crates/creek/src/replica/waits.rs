@@ -136,7 +136,7 @@ fn pop(
 impl<P: Procedures> Replica<P> {
     /// Answers when an operation is final.
     pub(super) fn wait_for(&mut self, request: RequestId, id: OperationId) {
-        if !self.answer_if_final(request, id) && !self.answer_if_lost(request, id) {
+        if !self.answer_at_once(request, id) {
             self.waits.operations.insert((id, request));
             self.waits.requests.insert(request, Wait::Await(id));
         }
@@ -149,7 +149,7 @@ impl<P: Procedures> Replica<P> {
         id: OperationId,
         seen: Option<P::Response>,
     ) {
-        if !self.answer_if_final(request, id) && !self.answer_if_lost(request, id) {
+        if !self.answer_at_once(request, id) {
             self.waits.operations.insert((id, request));
             self.waits.requests.insert(request, Wait::Follow(id, seen));
             self.waits.unchecked.insert(request);
@@ -167,6 +167,29 @@ impl<P: Procedures> Replica<P> {
         let on = OperationId { site: self.me(), run: 0, event: 0 };
         let pending = Pending { past, is_barrier, is_delivered: false, on };
         self.advance(request, pending);
+    }
+
+    /// Answers a request about an operation that is final or lost, or does not exist.
+    fn answer_at_once(&mut self, request: RequestId, id: OperationId) -> bool {
+        if self.answer_if_final(request, id) || self.answer_if_lost(request, id) {
+            return true;
+        }
+        let is_unknown = self.is_unknown(id);
+        if is_unknown {
+            self.reply(request, Response::Unknown { id }, true);
+        }
+        is_unknown
+    }
+
+    /// Returns whether the site knows that no operation has an id: the site itself would have
+    /// invoked it, or it would precede one that the site has. A site takes the operations of each
+    /// origin in order.
+    fn is_unknown(&self, id: OperationId) -> bool {
+        let stream = id.stream();
+        let is_own =
+            id.site == self.me() && stream.generation() == u64::from(self.config.generation);
+        let is_passed = || self.frontier.taken(id.site).is_some_and(|last| id < last);
+        self.streams.head(stream) < id.event && (is_own || is_passed())
     }
 
     /// Answers a request for the stable response of an operation that is final.

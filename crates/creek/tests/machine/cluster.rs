@@ -84,6 +84,7 @@ pub(crate) fn text(reply: &Response<String>) -> &str {
         Response::Busy => "busy",
         Response::Forgotten { .. } => "forgotten",
         Response::Lost { .. } => "lost",
+        Response::Unknown { .. } => "unknown",
         Response::Reached => "reached",
         Response::Diverged(_) => "diverged",
     }

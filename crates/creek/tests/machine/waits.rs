@@ -56,8 +56,8 @@ impl Cluster {
 fn await_answers_with_the_stable_response_at_any_site() {
     let mut cluster = Cluster::new(|_| {});
     let weak = id(1, 1, 1);
-    // Nobody knows the operation yet.
-    let early = [0, 1, 2].map(|at| cluster.await_stable(at, weak));
+    // The others do not know the operation yet.
+    let early = [0, 2].map(|at| cluster.await_stable(at, weak));
     cluster.append(1, 'a', Level::Weak);
     cluster.delay();
     assert!(early.iter().all(|request| !cluster.has_reply(*request)));
@@ -86,6 +86,29 @@ fn await_answers_for_strong_operations_when_the_executions_of_a_site_have_reache
     (0..9).for_each(|_| cluster.tick(0));
     let stable = Response::Stable { id: id(0, 1, 1), position: 6, response: "fffffa".to_owned() };
     assert_eq!(cluster.replies_to(waits), [&stable]);
+}
+
+#[test]
+fn a_site_answers_for_operations_of_which_it_knows_that_they_do_not_exist() {
+    let mut cluster = Cluster::new(|_| {});
+    let is_unknown = |cluster: &mut Cluster, at: usize, id: OperationId| {
+        let requests = [cluster.await_stable(at, id), cluster.follow(at, id, None)];
+        let is_unknown = requests.map(|it| cluster.replies_to(it) == [&Response::Unknown { id }]);
+        assert_eq!(is_unknown[0], is_unknown[1]);
+        is_unknown[0]
+    };
+    // The site itself knows what it has invoked.
+    cluster.append(1, 'a', Level::Strong);
+    assert!(!is_unknown(&mut cluster, 1, id(1, 1, 1)));
+    assert!(is_unknown(&mut cluster, 1, id(1, 1, 2)) && is_unknown(&mut cluster, 1, id(1, 2, 1)));
+    // Others know the end of a run when they have an operation of a later one.
+    cluster.rest();
+    assert!(!is_unknown(&mut cluster, 0, id(1, 1, 2)) && !is_unknown(&mut cluster, 0, id(1, 2, 1)));
+    cluster.restart(1);
+    assert!(is_unknown(&mut cluster, 1, id(1, 1, 2)));
+    cluster.append(1, 'b', Level::Strong);
+    cluster.rest();
+    assert!(is_unknown(&mut cluster, 0, id(1, 1, 2)) && !is_unknown(&mut cluster, 0, id(1, 2, 2)));
 }
 
 #[test]

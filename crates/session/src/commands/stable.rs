@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(parse("SOLERA.STABLE 1-3-9 20"), stable(Some(Duration::from_millis(20))));
         assert_eq!(parse("SOLERA.STABLE 1-3-9 0"), stable(None));
         let number = "ERR timeout is not an integer or out of range";
-        let ticket = "ERR '2-3-9' is not a ticket; SOLERA.CALL STRONG returns one, such as 0-1-17";
+        let ticket = "NOTICKET no operation has the ticket 2-3-9: the cluster has no site with the number 2, from 0 on";
         rejects::<Stable>(&[
             ("SOLERA.STABLE 1-3-9 x", number),
             ("SOLERA.STABLE 1-3-9 -1", number),

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::ClientSession;
 use crate::context::{Context, FromSpeculative, ToSpeculative};
 use crate::returned::write_returned;
-use crate::ticket::{Ticket, diverged, forgotten, lost};
+use crate::ticket::{Ticket, diverged, forgotten, lost, unknown};
 
 /// Time limit of one request to the site's machine. Requests that wait longer are repeated.
 pub(super) const ROUND: Duration = Duration::from_secs(4);
@@ -153,6 +153,7 @@ async fn next_result<W: Context>(
             Response::Stable { response, .. } => Later::Stable(response),
             Response::Forgotten { .. } => Later::Failed(forgotten(id)),
             Response::Lost { .. } => Later::Failed(lost(id, worker.site_name(id.site))),
+            Response::Unknown { .. } => Later::Failed(unknown(id, worker.site_name(id.site))),
             Response::Diverged(divergence) => Later::Failed(diverged(&*worker, &divergence)),
             _ => return None,
         };

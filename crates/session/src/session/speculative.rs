@@ -17,7 +17,7 @@ use crate::context::{Context, FromSpeculative, SPECULATIVE_WORKER, ToSpeculative
 use crate::finals::FinalState;
 use crate::plan::{KeyOp, Plan};
 use crate::returned::Invoked;
-use crate::ticket::{Ticket, diverged, forgotten, lost};
+use crate::ticket::{Ticket, diverged, forgotten, lost, unknown};
 
 /// Time for which a strong command waits for its final place.
 const STRONG_PATIENCE: Duration = Duration::from_secs(10);
@@ -170,6 +170,9 @@ impl<W: Context> ClientSession<W> {
                 Some((Response::Forgotten { .. }, _)) => return Err(forgotten(id)),
                 Some((Response::Lost { .. }, _)) => {
                     return Err(lost(id, self.worker.site_name(id.site)));
+                }
+                Some((Response::Unknown { .. }, _)) => {
+                    return Err(unknown(id, self.worker.site_name(id.site)));
                 }
                 None => {}
                 Some((other, _)) => return Err(self.unexpected(&other)),

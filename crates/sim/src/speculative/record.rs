@@ -166,6 +166,7 @@ impl Record {
             Response::Busy
             | Response::Forgotten { .. }
             | Response::Lost { .. }
+            | Response::Unknown { .. }
             | Response::Reached
             | Response::Diverged(_) => return None,
         };
@@ -245,6 +246,7 @@ fn is_last(response: &Response<Returned>, strong: bool, last: bool) -> bool {
         | Response::Busy
         | Response::Forgotten { .. }
         | Response::Lost { .. }
+        | Response::Unknown { .. }
         | Response::Reached => true,
         // The client of a site that stops may get the same reply several times.
         Response::Diverged(_) => last,

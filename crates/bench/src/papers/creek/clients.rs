@@ -118,7 +118,10 @@ impl Clients {
                 self.refused += 1;
                 None
             }
-            Response::Forgotten { .. } | Response::Lost { .. } | Response::Reached => None,
+            Response::Forgotten { .. }
+            | Response::Lost { .. }
+            | Response::Unknown { .. }
+            | Response::Reached => None,
             Response::Diverged(divergence) => panic!("the sites differ: {divergence:?}"),
         };
         if let Some(id) = id {
