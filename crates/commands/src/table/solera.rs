@@ -51,7 +51,7 @@ family! { "solera":
         "Returns the outcome of a strong transaction, or of one of level pcpsi.";
     SoleraLeaders "solera.leaders" "[PARTITIONS|MOVE site [ALL|partition …]|HELP]" -1 "admin" (0, 0, 0) "0.1.0"
         "Returns the sites that lead strong transactions, and moves leadership.";
-    SoleraStable "solera.stable" "ticket [timeout-ms]" -2 "noscript" (0, 0, 0) "0.1.0"
+    SoleraStable "solera.stable" "ticket [timeout-ms]|HELP" -2 "noscript" (0, 0, 0) "0.1.0"
         "Waits for the final result of an operation of a speculative space.";
     SoleraState "solera.state" "space" 2 "fast" (0, 0, 0) "0.1.0"
         "Returns the numbers of final and tentative operations of a speculative space.";
