@@ -1,14 +1,16 @@
 //! COMMAND: describes the commands of the table.
 
 use solera_commands::{
-    Argument, ArgumentKind, COMMANDS, Command as Described, lookup, unknown_subcommand,
+    Argument, ArgumentKind, COMMANDS, Command as Described, CommandId, lookup, unknown_subcommand,
 };
 use solera_config::ClusterSpec;
 use solera_resp::{Arguments, Writer};
 
+use super::call::How;
 use super::help;
 use super::request::Request;
 use crate::context::Context;
+use crate::plan;
 use crate::session::ClientSession;
 
 /// The reply to COMMAND HELP, in Redis' words.
@@ -128,9 +130,18 @@ fn wrong_arity(subcommand: &str) -> String {
     format!("ERR wrong number of arguments for 'command|{subcommand}' command")
 }
 
-/// Returns the command that the arguments contain, and its keys.
+/// Returns the command that the arguments contain, and its keys. If SOLERA.CALL runs a command,
+/// that is the command.
 fn keys(arguments: &Arguments<'_>) -> Result<(&'static Described, Vec<Vec<u8>>), String> {
-    let inner = arguments.from(2);
+    let mut inner = arguments.without(2);
+    let is_call = |it: &Described| it.id == CommandId::SoleraCall;
+    if lookup(inner.get(0)).is_some_and(is_call)
+        && let Ok((_, first)) = How::parse(&inner)
+        && lookup(inner.get(first)).is_some_and(plan::is_on_keys)
+    {
+        inner = inner.without(first);
+    }
+    let inner = inner.from(0);
     let error = match inner.clone().next().and_then(lookup) {
         None => "ERR Invalid command specified",
         Some(command) if !command.is_data() => "ERR The command has no key arguments",
@@ -275,6 +286,10 @@ mod tests {
     fn getkeys_returns_the_keys() {
         let keys = ask(Protocol::Resp2, "command getkeys mset a 1 b 2");
         assert_eq!(keys.as_deref(), Ok("*2\r\n$1\r\na\r\n$1\r\nb\r\n"));
+        for call in ["solera.call", "SOLERA.CALL WEAK", "solera.call track strong"] {
+            let of_call = ask(Protocol::Resp2, &format!("COMMAND GETKEYS {call} MSET a 1 b 2"));
+            assert_eq!(of_call, keys);
+        }
         let flags = ask(Protocol::Resp2, "command getkeysandflags mset a 1 b 2");
         let recorded = "*2\r\n*2\r\n$1\r\na\r\n*2\r\n+OW\r\n+update\r\n\
             *2\r\n$1\r\nb\r\n*2\r\n+OW\r\n+update\r\n";
@@ -321,6 +336,12 @@ mod tests {
             ("COMMAND GETKEYS foo a", "Invalid command specified"),
             ("COMMAND GETKEYS get a b", "Invalid number of arguments specified for command"),
             ("COMMAND GETKEYS echo a", "The command has no key arguments"),
+            ("COMMAND GETKEYS solera.call m.t a", "The command has no key arguments"),
+            ("COMMAND GETKEYS solera.call weak ping", "The command has no key arguments"),
+            (
+                "COMMAND GETKEYS solera.call weak get",
+                "Invalid number of arguments specified for command",
+            ),
         ] {
             assert_eq!(ask(Protocol::Resp2, line), Err(format!("ERR {error}")), "{line}");
         }
