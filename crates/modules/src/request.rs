@@ -158,18 +158,28 @@ fn module(words: &[Vec<u8>], most: usize) -> Result<Request, String> {
 }
 
 /// Parses LOAD. The source follows the name or is the last argument, where `redis-cli -x` puts it.
+/// In the latter case, REPLACE may also follow the source: it is no source of a module.
 fn load(name: &[u8], rest: &[Vec<u8>], most: usize) -> Result<Request, String> {
     let is_option = |word: &Vec<u8>| {
         word.eq_ignore_ascii_case(b"replace") || word.eq_ignore_ascii_case(b"bind")
     };
+    let options_first = rest.first().is_some_and(is_option);
+    let (rest, mut replace) = match rest {
+        [rest @ .., last]
+            if options_first && rest.len() > 1 && last.eq_ignore_ascii_case(b"replace") =>
+        {
+            (rest, true)
+        }
+        _ => (rest, false),
+    };
     let (source, options) = match rest {
-        [options @ .., source] if rest.first().is_some_and(is_option) => (source, options),
+        [options @ .., source] if options_first => (source, options),
         [source, options @ ..] => (source, options),
         [] => unreachable!("the caller has checked the number of words"),
     };
     let name = named(name)?;
     let source = sourced(source, most)?;
-    let (mut replace, mut binds) = (false, Binds::new());
+    let mut binds = Binds::new();
     let mut options = options.iter().peekable();
     while let Some(option) = options.next() {
         if option.eq_ignore_ascii_case(b"replace") {
@@ -245,6 +255,8 @@ mod tests {
     fn the_source_follows_the_name_or_is_last() {
         let first = read(&[b"SOLERA.MODULE", b"load", b"m", b"x", b"replace", b"BIND", b"a=b"]);
         let last = read(&[b"solera.module", b"LOAD", b"m", b"REPLACE", b"bind", b"a=b", b"x"]);
+        let end = read(&[b"solera.module", b"LOAD", b"m", b"bind", b"a=b", b"x", b"replace"]);
+        assert_eq!(last, end);
         let binds = vec![("a".to_owned(), "b".to_owned())];
         let load = Request::Load { name: "m".into(), source: "x".into(), replace: true, binds };
         assert_eq!(first.as_ref(), Ok(&load));
