@@ -336,6 +336,11 @@ const SHOP: &str = "store shop : speculative; \
 fn transactions_of_modules_are_operations_of_the_space() {
     let up = Up::configured(SPACES, "");
     let [mut one, mut two, mut three] = sites(&up);
+    let refused = one.ask(&format!("SOLERA.MODULE LOAD shop \"{}\"", SHOP.replace('"', "\\\"")));
+    assert!(
+        refused.ends_with("; did you mean BIND shop=stock? matching spaces: bank, stock"),
+        "{refused}"
+    );
     assert_eq!(load(&mut one, "shop", SHOP), "+OK");
     assert_eq!(one.ask("SOLERA.CALL shop.add n 10"), ":10");
     assert_eq!(one.ask("GET s:n"), "10");

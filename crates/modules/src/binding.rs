@@ -27,10 +27,15 @@ pub(crate) fn bind(
         let bound = binds.iter().find(|(bound, _)| bound == store);
         bound.map_or(store.to_owned(), |(_, space)| space.clone())
     };
+    // A speculative space takes all stores of a module or none.
+    let speculates = program.stores.iter().all(|it| it.accepts.contains(&Level::Speculative));
+    let speculative = own.speculative().filter(|_| speculates);
     let error_reply = |store: &str, error: &str| {
         let accepts = program.stores.iter().find(|found| *found.name == *store);
         let accepts = accepts.map_or(&[][..], |found| found.accepts.as_slice());
-        let hint = suggestion(store, &wanted(store), accepts, &levels(own, stores));
+        let mut all = levels(own, stores);
+        all.extend(speculative.iter().map(|name| (name.clone(), Level::Speculative)));
+        let hint = suggestion(store, &wanted(store), accepts, &all);
         format!("BADBIND {error}; {hint}")
     };
     let unnamed = program.stores.iter().map(|store| &*store.name);
@@ -90,7 +95,12 @@ fn suggestion(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Leve
         .iter()
         .find(is_part)
         .copied()
-        .or_else(|| similar(wanted, matching.iter().copied()));
+        .or_else(|| similar(wanted, matching.iter().copied()))
+        .or_else(|| {
+            let is_speculative = |(_, level): &&(String, Level)| *level == Level::Speculative;
+            let fits = accepts.contains(&Level::Speculative);
+            all.iter().find(is_speculative).filter(|_| fits).map(|(name, _)| name.as_str())
+        });
     let matching = matching.join(", ");
     match meant {
         Some(name) => format!("did you mean BIND {store}={name}? matching spaces: {matching}"),
@@ -188,6 +198,14 @@ mod tests {
         }
         let strong = suggestion("s", "stock", &[Level::Linearizable], &all);
         assert_eq!(strong, "did you mean BIND s=shop/stock? matching spaces: shop/stock");
+        let speculative = [&all[4..], &[("fast".to_owned(), Level::Speculative)]].concat();
+        let either = [Level::Linearizable, Level::Speculative];
+        for (wanted, meant) in [("s", "fast"), ("stock", "shop/stock")] {
+            let hint = suggestion("s", wanted, &either, &speculative);
+            let expected =
+                format!("did you mean BIND s={meant}? matching spaces: shop/stock, fast");
+            assert_eq!(hint, expected);
+        }
         let none = suggestion("s", "audit", &[Level::Linearizable], &all[..2]);
         assert_eq!(
             none,

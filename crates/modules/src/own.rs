@@ -51,6 +51,11 @@ impl Own {
         names.filter(|name| self.layout.why_unfit(name).is_none())
     }
 
+    /// Returns the name of the space of level `speculative`, if there is one.
+    pub(crate) fn speculative(&self) -> Option<String> {
+        self.local.spec().spaces.speculative().map(|space| space.name.clone())
+    }
+
     /// Returns the reason why modules cannot use a space with this name; `None` if they can, or no
     /// space has it.
     pub(crate) fn why_unusable(&self, name: &str) -> Option<String> {
