@@ -448,6 +448,39 @@ async fn a_handle_waits_for_its_operation_after_a_restart_and_at_other_sites() {
     assert_eq!(known.stable(&mut client, long).await.unwrap(), Value::Integer(1));
 }
 
+/// A site that is cut off keeps a bounded number of operations, and accepts further ones when the
+/// others have received them.
+#[tokio::test]
+async fn a_site_with_too_many_tentative_operations_is_busy() {
+    const SETTINGS: &str = "[speculative]\nmax_tentative = 100\n";
+    let up = Up::configured(SPACES, SETTINGS);
+    let [mut one, mut two, three] = sites(&up);
+    ok(&up.fault(&["cut", "1", "2"]));
+    ok(&up.fault(&["cut", "1", "3"]));
+    let mut count = 0;
+    let busy = loop {
+        assert!(count <= 100, "the site accepts any number");
+        match one.ask("INCR s:n") {
+            reply if reply == format!(":{}", count + 1) => count += 1,
+            other => break other,
+        }
+    };
+    assert!((90..=100).contains(&count), "{count}");
+    let text = "-BUSY too many operations of space 'stock' are not final; nothing was done";
+    assert!(busy.starts_with(text), "{busy}");
+    for line in ["SOLERA.CALL WEAK SET s:m 1", "SOLERA.CALL STRONG INCR s:n", "DECRBY s:n 1"] {
+        let busy = one.ask(line);
+        assert!(busy.starts_with(text), "{busy}");
+    }
+    assert_eq!(one.ask("MGET s:n s:m"), format!("{count} nil"));
+    assert_eq!(two.ask("SOLERA.CALL INCRBY s:n 1000"), ":1000");
+    ok(&up.fault(&["heal"]));
+    eventually("the site accepts commands", async || one.ask("INCR s:m") == ":1").await;
+    assert_eq!(one.ask("SOLERA.BARRIER 10000"), "+OK");
+    assert_eq!(one.ask("GET s:n"), (count + 1000).to_string());
+    agree(&mut [one, two, three]);
+}
+
 /// While the leader is stopped, others take strong operations, and every stable reply is what the
 /// log says.
 #[tokio::test]

@@ -254,9 +254,11 @@ impl Reader<'_> {
         let timestamps =
             self.timestamps(file.pcpsi_timestamps.as_ref(), file.pcpsi_stamps.as_ref())?;
         let stores = self.stores(file.store, &cluster.value)?;
-        let speculative_threads = self.speculative_threads(file.speculative)?;
+        let speculative_threads = self.speculative_threads(&file.speculative)?;
+        let max_tentative = self.max_tentative(&file.speculative)?;
         Ok(ClusterSpec {
             speculative_threads,
+            max_tentative,
             data,
             shared_data,
             durability,

@@ -592,13 +592,22 @@ const LOG: [Setting; 3] = [
     ),
 ];
 
-const SPECULATIVE: [Setting; 1] = [fixed(
-    "[speculative]",
-    "threads",
-    Rule("the number of processors"),
-    "number of procedures of the [speculative space](../guide/speculative.md) that threads of their own execute \
-     at a time, 0 to 256. The worker executes commands with one key itself, and with 0 all",
-)];
+const SPECULATIVE: [Setting; 2] = [
+    fixed(
+        "[speculative]",
+        "threads",
+        Rule("the number of processors"),
+        "number of procedures of the [speculative space](../guide/speculative.md) that threads of their own execute \
+         at a time, 0 to 256. The worker executes commands with one key itself, and with 0 all",
+    ),
+    fixed(
+        "[speculative]",
+        "max_tentative",
+        Value("1000000"),
+        "number of operations of the speculative space that may be tentative at a site, 100 to 10000000. With as \
+         many, the site answers `BUSY` to commands that change something, for example while it is cut off",
+    ),
+];
 
 const DEVELOPMENT: [Setting; 1] = [live(
     "[development]",

@@ -54,6 +54,8 @@ pub struct ClusterSpec {
     /// Number of procedures of the speculative space that threads of their own execute at a time.
     /// With 0, the worker executes them itself.
     pub speculative_threads: usize,
+    /// Number of operations of the speculative space that may be tentative at a site.
+    pub max_tentative: usize,
     /// Timestamps of spaces of level `pcpsi`.
     pub timestamps: Timestamps,
     /// Protocol.

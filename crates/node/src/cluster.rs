@@ -892,7 +892,7 @@ fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
     if spec.spaces.run_speculative()
         && config.unistore.address.worker == solera_session::SPECULATIVE_WORKER
     {
-        config = config.with_creek(spec.speculative_threads);
+        config = config.with_creek(spec.speculative_threads).with_max_tentative(spec.max_tentative);
         if let Some(creek) = &mut config.creek {
             creek.leader = spec.leader;
         }

@@ -200,6 +200,14 @@ impl Config {
         self
     }
 
+    /// Sets the number of operations of the speculative space that may be tentative.
+    pub fn with_max_tentative(mut self, most: usize) -> Config {
+        if let Some(creek) = &mut self.creek {
+            creek.limits.tentative = most;
+        }
+        self
+    }
+
     /// Makes the worker run `trial`, too, which guards keys of UniStore and hands out `limit` units
     /// of each.
     #[must_use]

@@ -66,7 +66,11 @@ impl ClusterSpec {
             ("pcpsi_timestamps", self.timestamps.name() != new.timestamps.name()),
             ("pcpsi_stamps", self.timestamps != new.timestamps),
             ("modules", self.modules != new.modules),
-            ("speculative", self.speculative_threads != new.speculative_threads),
+            (
+                "speculative",
+                self.speculative_threads != new.speculative_threads
+                    || self.max_tentative != new.max_tentative,
+            ),
             ("store", self.stores != new.stores),
             ("protocol", self.protocol != new.protocol),
             ("leader", self.leader != new.leader),
