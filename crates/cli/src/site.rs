@@ -160,15 +160,31 @@ fn text_of(value: &Value) -> Option<&str> {
     }
 }
 
+/// Returns a note about a site that has not confirmed the list, if there is one. It is the same for
+/// all sites of the list.
+fn unconfirmed(sites: &[Site]) -> Option<String> {
+    let other = sites.iter().find_map(|site| site.waits_for.as_ref())?;
+    Some(format!("waits for {other}, which has not confirmed this list or not completed a removal"))
+}
+
 fn print_sites(args: &SiteArgs, sites: &[Site]) {
     if args.running.json {
-        let site = |site: &Site| json!({ "name": site.name, "status": site.status, "generation": site.generation });
+        let site = |site: &Site| {
+            let Site { name, status, generation, waits_for } = site;
+            json!({ "name": name, "status": status, "generation": generation, "waits_for": waits_for })
+        };
         output!("{}", json!({ "sites": sites.iter().map(site).collect::<Vec<_>>() }));
         return;
     }
     let width = sites.iter().map(|site| site.name.len()).max().unwrap_or(0);
     for Site { name, status, generation, .. } in sites {
         output!("{name:width$}  {status:8}  generation {generation}");
+    }
+    // Just after a change, the other sites have not heard of it.
+    if matches!(args.action, Action::List)
+        && let Some(note) = unconfirmed(sites)
+    {
+        output!("{note}");
     }
     let added = match &args.action {
         Action::Add { name } => sites.iter().find(|site| site.name.eq_ignore_ascii_case(name)),
@@ -178,5 +194,23 @@ fn print_sites(args: &SiteArgs, sites: &[Site]) {
         output!(
             "start each of its nodes with an empty directory: solera serve --site {name} --join {generation} …"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_names_a_site_that_has_not_confirmed_it() {
+        let site = |waits_for: Option<&str>| Site {
+            name: "us".to_owned(),
+            status: "leaving".to_owned(),
+            generation: 1,
+            waits_for: waits_for.map(str::to_owned),
+        };
+        assert_eq!(unconfirmed(&[site(None), site(None)]), None);
+        let note = unconfirmed(&[site(Some("ap")), site(Some("ap"))]).unwrap();
+        assert!(note.starts_with("waits for ap, which has not confirmed this list"), "{note}");
     }
 }
