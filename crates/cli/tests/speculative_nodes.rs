@@ -185,6 +185,11 @@ async fn stable_results_are_those_of_the_log_though_leaders_stop_and_die() {
     assert_eq!(client.ask("GET s:n"), value.to_string());
 }
 
+/// Returns how much of the space a joining site has.
+fn fetched(node: &Node) -> serde_json::Value {
+    node.status()["own_site"]["speculative"]["joining"].clone()
+}
+
 /// A site fails for good, with operations that no other site has. It is removed, and joins again
 /// without data, while the others serve.
 #[tokio::test]
@@ -240,11 +245,13 @@ async fn a_site_that_failed_is_removed_and_joins_again() {
     eventually(&wrong, async || wrong.http("/ready").is_some()).await;
     let answer = plan.client(2).ask(&format!("SOLERA.STABLE {lost}"));
     assert!(answer.starts_with("-LOADING site ap"), "{answer}");
+    assert_eq!(fetched(&wrong), serde_json::json!({ "bytes": 0, "of_bytes": 0 }));
     drop(wrong);
     nodes[2] = plan.run(2, &["--join", "1"]);
     eventually(&nodes[2], async || nodes[2].is_ready()).await;
     stop.store(true, Ordering::Relaxed);
     writer.join().unwrap();
+    assert_eq!(fetched(&nodes[2]), serde_json::Value::Null);
     agree(&mut [0, 1, 2].map(|site| plan.client(site)));
     let mut ap = plan.client(2);
     assert_eq!(ap.ask("MGET s:a s:n s:lost"), "first 1 nil");

@@ -139,7 +139,7 @@ pub use digest::Digest;
 pub use execution::{Done, Job, Registers};
 pub use finals::Final;
 pub use ids::{OperationId, StreamId};
-pub use machine::{Creek, Status};
+pub use machine::{Creek, Fetched, Status};
 pub use message::{Event, Message, Output, Piece, Transfer};
 pub use object::{Access, Add, Procedures, RegisterKey};
 pub use past::Past;

@@ -12,6 +12,7 @@ use solera_machine::{Machine, Now, codec};
 use solera_membership::{Members, Participant};
 use solera_time::{Monotonic, SiteId};
 
+pub use self::joining::Fetched;
 use self::joining::{Donations, Joining};
 pub(crate) use self::loading::Loading;
 use crate::checkpoint::{Checkpoint, PartOf};
@@ -272,6 +273,7 @@ impl<P: Procedures> Creek<P> {
         match message {
             Message::Admitted { stage } => self.on_admitted(now.monotonic, from, stage),
             Message::Piece(piece) => self.on_piece(now, from, piece),
+            Message::Size { transfer, bytes } => self.joining.on_size(from, transfer, bytes),
             // A joining site has nothing to which other messages could apply.
             _ if !self.replica.is_filled => {}
             Message::Fetch { transfer, piece } => self.on_fetch(from, transfer, piece),

@@ -123,6 +123,13 @@ pub enum Message<O> {
     },
     /// A piece of the sender's data.
     Piece(Piece),
+    /// Precedes the first piece of a transfer.
+    Size {
+        /// The transfer.
+        transfer: Transfer,
+        /// Approximate size of all pieces in bytes, for reports of the progress.
+        bytes: u64,
+    },
 }
 
 /// A piece of a site's data as of one moment, for a joining site.
@@ -163,6 +170,7 @@ impl<O> Message<O> {
             Message::Admitted { .. } => "creek admitted",
             Message::Fetch { .. } => "creek fetch",
             Message::Piece(_) => "creek piece",
+            Message::Size { .. } => "creek size",
         }
     }
 }
@@ -203,7 +211,8 @@ impl<O: Serialize + DeserializeOwned> OfProtocol for Message<O> {
             Message::Join { .. }
             | Message::Admitted { .. }
             | Message::Fetch { .. }
-            | Message::Piece(_) => true,
+            | Message::Piece(_)
+            | Message::Size { .. } => true,
         };
         fits && from.site != to.site
             && from.worker == to.worker

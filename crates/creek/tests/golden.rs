@@ -24,7 +24,7 @@ type Operation = String;
 /// Returns the name of an enum's variant, and its index, which encodes it. A new variant has no arm
 /// here, and needs a sample.
 type Place = (u8, &'static str);
-const MESSAGES: u8 = 10;
+const MESSAGES: u8 = 11;
 const RECORDS: u8 = 6;
 const PARTS: u8 = 9;
 
@@ -40,6 +40,7 @@ fn message_place(message: &Message<Operation>) -> Place {
         Message::Admitted { .. } => (7, "admitted"),
         Message::Fetch { .. } => (8, "fetch"),
         Message::Piece(_) => (9, "piece"),
+        Message::Size { .. } => (10, "size"),
     }
 }
 
@@ -116,6 +117,7 @@ fn messages_keep_their_encoding() {
             parts: vec![Encoded(vec![5, 1]), Encoded(vec![])],
             last: true,
         }),
+        Message::Size { transfer: TRANSFER, bytes: 1 << 30 },
     ];
     judge(
         (&format!("messages-{}", PROTOCOL.messages), MESSAGES),

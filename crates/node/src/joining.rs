@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use solera_commands::counted;
+use solera_creek::Fetched;
 use solera_unistore::Progress;
 
 /// Interval between progress lines.
@@ -22,6 +23,15 @@ pub(crate) enum Joining {
     Serving,
 }
 
+/// Progress of a worker that gets the speculative space, as last logged.
+#[derive(Debug)]
+pub(crate) enum Fetching {
+    /// The worker waits for the space, or has it.
+    Idle,
+    /// The worker gets it: the start, and the time and bytes of the last log line.
+    Getting { began: Instant, logged: Instant, bytes: u64 },
+}
+
 /// An event to log about a joining worker.
 #[derive(Debug, PartialEq)]
 pub(crate) enum News {
@@ -33,6 +43,42 @@ pub(crate) enum News {
     HasAll { partitions: usize, bytes: u64, took: Duration },
     /// The worker serves clients.
     Serves,
+    /// The worker begins to get the speculative space from a site, given by its number.
+    FetchBegins { donor: usize },
+    /// Bytes of the speculative space so far, about all of them, and bytes since the last log line.
+    FetchHas { bytes: u64, total: u64, more: u64, since: Duration },
+    /// The worker has the speculative space.
+    FetchHasAll { took: Duration },
+}
+
+impl Fetching {
+    /// Returns the event to log now, if there is one. `fetched` is `None` if the worker has the
+    /// space.
+    pub(crate) fn news(&mut self, now: Instant, fetched: Option<Fetched>) -> Option<News> {
+        match (&*self, fetched) {
+            (Fetching::Idle, fetched) => {
+                let donor = fetched?.donor?.index();
+                *self = Fetching::Getting { began: now, logged: now, bytes: 0 };
+                Some(News::FetchBegins { donor })
+            }
+            (Fetching::Getting { began, .. }, None) => {
+                let took = now - *began;
+                *self = Fetching::Idle;
+                Some(News::FetchHasAll { took })
+            }
+            (Fetching::Getting { began, logged, bytes: before }, Some(fetched)) => {
+                let since = now - *logged;
+                if since < INTERVAL {
+                    return None;
+                }
+                let Fetched { bytes, total, .. } = fetched;
+                // Another donor begins anew.
+                let more = bytes.saturating_sub(*before);
+                *self = Fetching::Getting { began: *began, logged: now, bytes };
+                Some(News::FetchHas { bytes, total, more, since })
+            }
+        }
+    }
 }
 
 impl Joining {
@@ -99,6 +145,18 @@ impl News {
                 Rate(*bytes, *took)
             ),
             News::Serves => format!("{worker} has joined, and serves clients"),
+            News::FetchBegins { donor } => {
+                format!("{worker} joins: it gets the speculative space from {}", name(*donor))
+            }
+            News::FetchHas { bytes, total, more, since } => format!(
+                "{worker} has {} of about {} of the speculative space, {}",
+                Megabytes(*bytes),
+                Megabytes(*total),
+                Rate(*more, *since)
+            ),
+            News::FetchHasAll { took } => {
+                format!("{worker} has the speculative space after {:.1} s", took.as_secs_f64())
+            }
         }
     }
 }
@@ -124,6 +182,30 @@ mod tests {
     use solera_time::SiteId;
 
     use super::*;
+
+    #[test]
+    fn the_speculative_space_has_lines_of_its_own() {
+        let at = Instant::now();
+        let mut fetching = Fetching::Idle;
+        let waits = Fetched::default();
+        let begins = Fetched { donor: Some(SiteId(0)), ..waits };
+        let has = |bytes| Some(Fetched { bytes, total: 80_000_000, ..begins });
+        let steps =
+            [(0, Some(waits)), (1, Some(begins)), (5, has(9)), (11, has(50_000_000)), (14, None)];
+        let news = steps.map(|(seconds, fetched)| {
+            let news = fetching.news(at + Duration::from_secs(seconds), fetched);
+            news.map(|news| news.explain("us worker 0", |_| "eu".to_owned()))
+        });
+        assert_eq!(
+            news.into_iter().flatten().collect::<Vec<_>>(),
+            [
+                "us worker 0 joins: it gets the speculative space from eu",
+                "us worker 0 has 50.0 MB of about 80.0 MB of the speculative space, 5.0 MB/s",
+                "us worker 0 has the speculative space after 13.0 s",
+            ]
+        );
+        assert_eq!(fetching.news(at, None), None, "a worker that has it logs nothing");
+    }
 
     #[test]
     fn events_name_the_donor_the_amount_and_the_rate() {

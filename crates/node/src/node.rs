@@ -26,7 +26,7 @@ use crate::modules::Modules;
 use crate::random::random;
 use crate::refused::Refused;
 use crate::run::Run;
-use crate::status::{NodeStatus, ReachedSite, SiteStatus};
+use crate::status::{NodeStatus, ReachedSite, SiteStatus, SpeculativeStatus};
 use crate::tls::{PeerTls, for_clients};
 
 /// Reason why a node cannot serve.
@@ -300,7 +300,10 @@ impl Cluster {
                 None => missing_nodes.push(node),
             }
         }
-        let progress: Vec<_> = samples.iter().map(|sample| sample.progress).collect();
+        let of_speculative = samples.iter().filter_map(|it| it.speculative.as_ref());
+        let of_speculative = of_speculative.map(SpeculativeStatus::progress);
+        let progress: Vec<_> =
+            samples.iter().map(|sample| sample.progress).chain(of_speculative).collect();
         let joining = samples.iter().any(|sample| !sample.serving).then(|| share(&progress));
         Some(NodeStatus {
             joining,

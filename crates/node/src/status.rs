@@ -216,6 +216,17 @@ pub struct SpeculativeStatus {
     pub leads: u64,
     /// Sites whose results differ from this site's.
     pub differing_sites: u64,
+    /// What a joining site has got of the space; `None` if it has all.
+    pub joining: Option<SpeculativeJoining>,
+}
+
+/// What a joining site has got of the space of level `speculative`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpeculativeJoining {
+    /// Bytes that have arrived.
+    pub bytes: u64,
+    /// Approximate number of all bytes; 0 if it is not known.
+    pub of_bytes: u64,
 }
 
 impl SpeculativeStatus {
@@ -232,7 +243,21 @@ impl SpeculativeStatus {
             kept: status.kept as u64,
             leads: u64::from(machine.leads()),
             differing_sites: machine.divergence().map_or(0, |it| it.sites.len() as u64),
+            joining: machine
+                .fetched()
+                .map(|it| SpeculativeJoining { bytes: it.bytes, of_bytes: it.total }),
         }
+    }
+
+    /// Returns the progress of a joining site. The space counts as much as a partition.
+    pub(crate) fn progress(&self) -> Progress {
+        let Some(SpeculativeJoining { bytes, of_bytes }) = self.joining else {
+            return Progress { partitions: 1, filled: 1, ..Progress::default() };
+        };
+        let share = bytes as f64 / of_bytes.max(1) as f64;
+        // The total is approximate, and 0 before the transfer begins.
+        let current = if of_bytes == 0 { 0.0 } else { share.min(0.99) };
+        Progress { partitions: 1, current, ..Progress::default() }
     }
 
     /// Adds the status of another worker.
@@ -246,6 +271,7 @@ impl SpeculativeStatus {
         self.kept += other.kept;
         self.leads += other.leads;
         self.differing_sites += other.differing_sites;
+        self.joining = self.joining.or(other.joining);
     }
 }
 

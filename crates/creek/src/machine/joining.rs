@@ -30,6 +30,17 @@ const MOST_DOUBLED: u32 = 4;
 /// Number of retry intervals without a piece after which the site turns to another donor.
 const PATIENCE: u32 = 150;
 
+/// What a joining site has fetched of the data of another site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// The other site; `None` until the transfer begins.
+    pub donor: Option<SiteId>,
+    /// Bytes that have arrived.
+    pub bytes: u64,
+    /// Approximate number of all bytes; 0 if it is not known.
+    pub total: u64,
+}
+
 /// A joining site that lacks data.
 #[derive(Debug, Default)]
 pub(crate) struct Joining {
@@ -52,12 +63,24 @@ struct Fetching {
     snapshot: Option<Transfer>,
     /// Encoded parts that have arrived.
     parts: Vec<Encoded>,
+    /// Their bytes, and about those of all parts.
+    bytes: (u64, u64),
     /// Number of the next piece.
     next: u64,
     /// Number of times that the site has repeated the request for it.
     repeats: u32,
     /// When the last piece arrived, or the transfer began.
     heard: Monotonic,
+}
+
+impl Joining {
+    /// Notes the size of the data that the site fetches.
+    pub(crate) fn on_size(&mut self, from: SiteId, transfer: Transfer, bytes: u64) {
+        let fetching = self.fetching.as_mut();
+        if let Some(it) = fetching.filter(|it| it.donor == from && it.transfer == transfer) {
+            it.bytes.1 = bytes;
+        }
+    }
 }
 
 impl Fetching {
@@ -74,6 +97,8 @@ pub(crate) struct Donation<P: Procedures> {
     /// combine the data of two moments.
     snapshot: Transfer,
     checkpoint: Checkpoint<P>,
+    /// About the bytes of all pieces.
+    bytes: u64,
     /// Number of the last piece, and its parts.
     piece: u64,
     parts: Vec<Encoded>,
@@ -83,6 +108,19 @@ pub(crate) struct Donation<P: Procedures> {
 pub(crate) type Donations<P> = BTreeMap<SiteId, Donation<P>>;
 
 impl<P: Procedures> Creek<P> {
+    /// Returns what a joining site has fetched; `None` if the site has its data.
+    pub fn fetched(&self) -> Option<Fetched> {
+        if self.replica.is_filled {
+            return None;
+        }
+        let fetching = self.joining.fetching.as_ref();
+        let fetched = fetching.map(|it| {
+            let (bytes, total) = it.bytes;
+            Fetched { donor: Some(it.donor), bytes, total }
+        });
+        Some(fetched.unwrap_or_default())
+    }
+
     /// Requests what a joining site lacks, or repeats the request.
     pub(crate) fn join(&mut self, now: Monotonic) {
         let retry = self.replica.config.timing.retry;
@@ -120,8 +158,10 @@ impl<P: Procedures> Creek<P> {
             joining.transfers += 1;
             let transfer = Transfer { run: self.replica.run, number: joining.transfers };
             let (donor, parts) = (*donor, Vec::new());
-            let (snapshot, next, repeats) = (None, 0, 0);
-            let fetching = Fetching { donor, transfer, snapshot, parts, next, repeats, heard: now };
+            let (snapshot, bytes, next, repeats) = (None, (0, 0), 0, 0);
+            let heard = now;
+            let fetching =
+                Fetching { donor, transfer, snapshot, parts, bytes, next, repeats, heard };
             joining.fetching = Some(fetching);
         } else if let Some(fetching) = &mut joining.fetching {
             fetching.repeats += 1;
@@ -158,7 +198,8 @@ impl<P: Procedures> Creek<P> {
             let (checkpoint, parts) = (Checkpoint::for_other(), Vec::new());
             self.snapshots += 1;
             let snapshot = Transfer { run: self.replica.run, number: self.snapshots };
-            let mut donation = Donation { transfer, snapshot, checkpoint, piece, parts };
+            let bytes = self.status().bytes as u64;
+            let mut donation = Donation { transfer, snapshot, checkpoint, bytes, piece, parts };
             self.compose(&mut donation);
             self.donations.insert(from, donation);
         }
@@ -167,6 +208,10 @@ impl<P: Procedures> Creek<P> {
             if piece == donation.piece + 1 && !donation.checkpoint.is_complete() {
                 donation.piece = piece;
                 self.compose(&mut donation);
+            }
+            if piece == 0 {
+                let bytes = donation.bytes;
+                self.replica.send(from, Message::Size { transfer, bytes });
             }
             if piece == donation.piece {
                 let (parts, last) = (donation.parts.clone(), donation.checkpoint.is_complete());
@@ -205,6 +250,7 @@ impl<P: Procedures> Creek<P> {
             joining.fetching = None;
             return;
         }
+        fetching.bytes.0 += parts.iter().map(|part| part.0.len() as u64).sum::<u64>();
         fetching.parts.extend(parts);
         (fetching.next, fetching.repeats) = (fetching.next + 1, 0);
         fetching.heard = now.monotonic;

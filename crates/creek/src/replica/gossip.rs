@@ -42,6 +42,7 @@ impl<P: Procedures> Replica<P> {
             Message::Consensus(_)
             | Message::Admitted { .. }
             | Message::Fetch { .. }
+            | Message::Size { .. }
             | Message::Piece(_) => {}
             Message::Digest { position, digest, answer } => {
                 self.on_digest(from, position, digest, answer);

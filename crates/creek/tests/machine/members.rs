@@ -1,8 +1,8 @@
 //! Sites that leave and join.
 
 use solera_creek::{
-    Command, Config, Creek, Digest, Level, Message, OperationId, Past, Piece, Response, Rule,
-    Transfer,
+    Command, Config, Creek, Digest, Fetched, Level, Message, OperationId, Past, Piece, Response,
+    Rule, Transfer,
 };
 use solera_machine::RequestId;
 use solera_membership::{Change, Gap, Members, Participant};
@@ -324,9 +324,18 @@ fn a_transfer_has_the_data_of_one_moment() {
         cluster.deliver(other, 2);
     }
     cluster.give(2, 0, fetch(1, 0));
+    let none = Fetched { donor: Some(SiteId(0)), bytes: 0, total: 0 };
+    assert_eq!(cluster.machines[2].fetched(), Some(none));
+    let size = cluster.sent[0][2].pop_front().unwrap();
+    assert!(matches!(size, Message::Size { .. }), "{size:?}");
+    cluster.give(0, 2, size);
     let pieces = cluster.pieces(0, 2);
     assert!(matches!(&pieces[..], [Message::Piece(Piece { last: false, .. })]), "{pieces:?}");
     cluster.give(0, 2, pieces[0].clone());
+    // The progress is known.
+    let Fetched { donor, bytes, total } = cluster.machines[2].fetched().unwrap();
+    assert_eq!((donor, total), (Some(SiteId(0)), cluster.machines[0].status().bytes as u64));
+    assert!((5_000..total).contains(&bytes), "{bytes} of {total}");
     cluster.restart(0);
     cluster.set_members(0, &joining);
     cluster.append(0, 'x', Level::Strong);
@@ -335,6 +344,7 @@ fn a_transfer_has_the_data_of_one_moment() {
     cluster.sent = Cluster::nothing(3);
     cluster.rest_of(&[0, 1, 2]);
     assert!(cluster.machines[2].is_filled() && cluster.has_taken("its donor was restarted"));
+    assert_eq!(cluster.machines[2].fetched(), None);
     assert_eq!(cluster.machines[0].final_registers(), cluster.machines[2].final_registers());
     assert_eq!(cluster.machines[0].status().digest, cluster.machines[2].status().digest);
     // Nor does a late request of an earlier transfer disturb a later one.

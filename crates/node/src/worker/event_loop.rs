@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use solera_machine::Address;
 use solera_session::Ends;
+use solera_site::speculative::Speculative;
 use solera_site::{Input, Message};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
@@ -15,7 +16,7 @@ use super::callers::serve_caller;
 use super::connection::serve;
 use super::listening::listen;
 use crate::control::{Control, Envelope};
-use crate::joining::Joining;
+use crate::joining::{Fetching, Joining};
 
 /// Time after which outputs are sent and clients run. When a protocol has more work than the worker
 /// can do, clients of other protocols wait for about half a turn (`solera papers calibrate
@@ -33,12 +34,14 @@ pub(super) struct EventLoop {
     stopping: bool,
     /// Log lines about the progress of a joining site.
     joining: Joining,
+    fetching: Fetching,
 }
 
 impl EventLoop {
     pub(super) fn new(worker: Rc<Worker>, mailbox: UnboundedReceiver<Envelope>) -> Self {
         let joining = Joining::new(worker.with(|replica| replica.status().progress()));
-        EventLoop { worker, mailbox, under_way: BTreeMap::new(), stopping: false, joining }
+        let (under_way, fetching) = (BTreeMap::new(), Fetching::Idle);
+        EventLoop { worker, mailbox, under_way, stopping: false, joining, fetching }
     }
 
     pub(super) async fn run(mut self) {
@@ -225,7 +228,8 @@ impl EventLoop {
                 network.note_serves();
             }
             let news = self.joining.news(instant, site.unistore().status().progress(), serving);
-            if let Some(news) = news {
+            let fetched = site.creek().and_then(Speculative::fetched);
+            for news in news.into_iter().chain(self.fetching.news(instant, fetched)) {
                 self.worker.log_joining(&news);
             }
         }
