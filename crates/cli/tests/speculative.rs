@@ -393,6 +393,11 @@ fn operations_survive_a_restart() {
     let arguments = keeping(&file, &data);
     let mut up = Up::start(&arguments);
     let mut tickets = Vec::new();
+    assert!(up.intro.contains("virginia worker 0: its journal is new"), "{}", up.intro);
+    assert_eq!(Inline::at(up.address(1)).ask("SOLERA.CALL GET s:n"), "nil");
+    up.kill();
+    up = Up::again(up.port, &arguments);
+    assert!(up.intro.contains("virginia worker 0: its journal was read in"), "{}", up.intro);
     for round in 1..=3 {
         let mut clients = sites(&up);
         for (place, client) in clients.iter_mut().enumerate() {
@@ -401,10 +406,12 @@ fn operations_survive_a_restart() {
         let called = clients[round % 3].ask("SOLERA.CALL STRONG INCR s:n");
         tickets.push((field_of(&called, "ticket"), round));
         assert_eq!(clients[0].ask("SOLERA.CALL INCR s:m"), format!(":{round}"));
+        assert_eq!(clients[0].ask("SOLERA.BARRIER 10000"), "+OK");
         drop(clients);
         up.kill();
         up = Up::again(up.port, &arguments);
     }
+    assert!(up.intro.contains("virginia worker 0: 5 keys recovered in"), "{}", up.intro);
     let mut clients = sites(&up);
     for (ticket, round) in tickets {
         for client in &mut clients {

@@ -50,7 +50,7 @@ pub struct Found {
     pub address: Address,
     /// Result of opening the journal.
     pub journal: Recovered,
-    /// Number of keys.
+    /// Number of keys of all protocols. Those of a speculative space count once they are final.
     pub keys: usize,
     /// Duration of recovery.
     pub took: Duration,
@@ -64,10 +64,13 @@ impl fmt::Display for Found {
         if (journal.snapshot_records, journal.records) == (0, 0) {
             return write!(f, "{worker}: its journal is new");
         }
+        let what = match keys {
+            0 => "its journal was read".to_owned(),
+            keys => format!("{} recovered", counted(*keys, "key")),
+        };
         write!(
             f,
-            "{worker}: {} recovered in {} ms, from {} of a snapshot and {}",
-            counted(*keys, "key"),
+            "{worker}: {what} in {} ms, from {} of a snapshot and {}",
             took.as_millis(),
             counted(journal.snapshot_records, "part"),
             counted(journal.records, "record")
@@ -128,7 +131,7 @@ impl Storage {
         let (mut journal, found, mut site) =
             solera_host::open(disk, &Options::new(identity), recovery, read)
                 .map_err(|error| unusable(in_words(&error)))?;
-        let (keys, took) = (site.unistore().status().keys(), began.elapsed());
+        let (keys, took) = (keys_of(&mut site), began.elapsed());
         let space_low = match found.last {
             Lsn(0) => None,
             _ => match journal.prepare_whole() {
@@ -275,6 +278,14 @@ pub(crate) fn in_words(error: &Error) -> String {
         Error::Failed(cause) => in_words(cause),
         error => error.to_string(),
     }
+}
+
+/// Returns the number of keys of all protocols of a worker.
+fn keys_of(site: &mut Site) -> usize {
+    let of_occult = site.occult_mut().map_or(0, |occult| occult.keys());
+    let of_primary = site.primary().map_or(0, |primary| primary.keys());
+    let of_speculative = site.creek().map_or(0, |creek| creek.status().keys);
+    site.unistore().status().keys() + of_occult + of_primary + of_speculative
 }
 
 #[cfg(test)]

@@ -169,6 +169,8 @@ pub(crate) struct Up {
     process: Process,
     pub(crate) port: u16,
     settings: Option<Settings>,
+    /// What the process prints before it serves.
+    pub(crate) intro: String,
     /// Kept open, because the process prints a line when it stops.
     _said: Lines<BufReader<ChildStdout>>,
 }
@@ -216,13 +218,19 @@ impl Up {
         command.args(["up", "--port", &port.to_string()]).args(arguments);
         let mut process = Process::start(command.stdout(Stdio::piped()));
         let mut said = BufReader::new(process.child.stdout.take().unwrap()).lines();
-        let started = said.by_ref().map_while(Result::ok).any(|line| line.contains("Ctrl-C"));
-        if !started {
+        let mut intro = String::new();
+        for line in said.by_ref().map_while(Result::ok) {
+            intro += &(line + "\n");
+            if intro.contains("Ctrl-C") {
+                break;
+            }
+        }
+        if !intro.contains("Ctrl-C") {
             process.wait();
             assert!(process.log().contains("the port is in use"), "{process}");
             return None;
         }
-        Some(Up { process, port, settings: None, _said: said })
+        Some(Up { process, port, settings: None, intro, _said: said })
     }
 
     /// Makes it read other settings, below the same head.
