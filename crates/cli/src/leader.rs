@@ -17,11 +17,12 @@ Examples:
   solera leader move us --at eu-1.example.com:7101   makes us the leader of all partitions
   solera leader move 2                               the same for the second site
   solera leader move us 3 7                          makes us the leader of partitions 3 and 7 only
+  solera leader move us speculative                  us leads the speculative space
 
 Each partition has a leader among the sites, which orders its strong transactions. Their latency
 is lowest at the leader's site: one round trip to the nearest other site. From other sites they
 take one round trip to the leader. The leader should therefore be the site whose clients use them
-most.
+most. A space of level speculative has one leader, which orders its strong commands.
 
 When a leader fails, another site replaces it automatically. The failed site does not become the
 leader again when it restarts; move the leader back with this command. While leaders move, some
@@ -50,29 +51,42 @@ enum Action {
     /// List the number of partitions that each site leads, and their numbers if several sites lead
     #[command(after_help = "Example:\n  solera leader list --at eu-1.example.com:7101")]
     List,
-    /// Make a site the leader of all partitions, or of some
+    /// Make a site the leader of all partitions and of the speculative space, or of some of them
     #[command(after_help = "Example:\n  solera leader move us 3 7 --at eu-1.example.com:7101")]
     Move {
         /// Name or number of the site
         site: String,
-        /// Numbers of the partitions, from 0, or all (the default)
-        #[arg(value_name = "PARTITION|all")]
+        /// Numbers of the partitions, from 0; speculative for the space of this level; or all (the
+        /// default)
+        #[arg(value_name = "PARTITION|speculative|all")]
         partitions: Vec<String>,
     },
 }
 
-/// Partitions that a site leads, as the contacted site reports them.
+/// What a site leads, as the contacted site reports it.
 #[derive(Debug)]
 struct Leads {
     site: String,
     partitions: Vec<usize>,
+    /// Whether it leads the speculative space.
+    speculative: bool,
+}
+
+/// The leaders, as the contacted site reports them.
+#[derive(Debug)]
+struct Leaders {
+    sites: Vec<Leads>,
+    /// Number of all partitions.
+    partitions: usize,
+    /// Whether there is a speculative space.
+    has_space: bool,
 }
 
 /// Runs the command; fails if the move is not complete in time.
 pub(crate) fn main(args: &LeaderArgs) -> ExitCode {
     args.running.main("leader", async |client| {
         let leads = match &args.action {
-            Action::List => ask(client).await?.0,
+            Action::List => ask(client).await?.sites,
             Action::Move { site, partitions } => lead_from(args, client, site, partitions).await?,
         };
         print_leaders(args, &leads);
@@ -97,22 +111,26 @@ async fn lead_from(
             answer.map_err(|error| error.to_string())?;
             asked = Some(Instant::now());
         }
-        let (leads, all) = ask(client).await?;
+        let Leaders { sites: leads, partitions: all, has_space } = ask(client).await?;
         let number = name.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let named = leads.iter().position(|leads| leads.site.eq_ignore_ascii_case(name));
         let site = named.or(number).and_then(|place| leads.get(place));
-        let Leads { site, partitions: led } =
+        let Leads { site, partitions: led, speculative } =
             site.ok_or_else(|| format!("there is no site '{name}'"))?;
-        // The contacted site has accepted them, so each is a number or `all`.
-        let wanted: Option<BTreeSet<usize>> =
-            partitions.iter().map(|partition| partition.parse().ok()).collect();
-        let wanted = wanted.filter(|wanted| !wanted.is_empty());
-        let wanted = wanted.unwrap_or_else(|| (0..all).collect());
+        // The contacted site has accepted the words.
+        let is = |word: &str| partitions.iter().any(|it| it.eq_ignore_ascii_case(word));
+        let wants_all = partitions.is_empty() || is("all");
+        let wanted: BTreeSet<usize> = match wants_all {
+            true => (0..all).collect(),
+            false => partitions.iter().filter_map(|partition| partition.parse().ok()).collect(),
+        };
+        let waits_for_space = has_space && (wants_all || is("speculative")) && !speculative;
         let done = wanted.iter().filter(|partition| led.contains(partition)).count();
-        if done == wanted.len() {
+        if done == wanted.len() && !waits_for_space {
             return Ok(leads);
         }
-        let what = format!("{site} leads {done} of {}", counted(wanted.len(), "partition"));
+        let space = if waits_for_space { ", and not the speculative space" } else { "" };
+        let what = format!("{site} leads {done} of {}{space}", counted(wanted.len(), "partition"));
         if waiting.is_over() {
             return Err(format!(
                 "{what} after {} s: this site and a majority of the sites must be able to reach one another. \
@@ -125,8 +143,8 @@ async fn lead_from(
     }
 }
 
-/// Returns the partitions that each site leads, and the number of all partitions.
-async fn ask(client: &mut Client) -> Result<(Vec<Leads>, usize), String> {
+/// Returns what each site leads.
+async fn ask(client: &mut Client) -> Result<Leaders, String> {
     let failed = |error: solera::Error| error.to_string();
     let unexpected = || "this version does not understand the reply to SOLERA.LEADERS".to_owned();
     let sites = client.command(&["SOLERA.LEADERS"]).await.map_err(failed)?;
@@ -134,33 +152,67 @@ async fn ask(client: &mut Client) -> Result<(Vec<Leads>, usize), String> {
     let (Value::Map(sites), Value::Array(leaders)) = (sites, leaders) else {
         return Err(unexpected());
     };
+    let spaces = client.command(&["SOLERA.SPACES"]).await.map_err(failed)?;
+    let space = speculative_space(&spaces);
+    let leader = match &space {
+        Some(name) => {
+            let state = client.command(&["SOLERA.STATE", name]).await.map_err(failed)?;
+            field(&state, "leader").map(str::to_owned)
+        }
+        None => None,
+    };
     let leads = |(site, _): &(Value, Value)| {
         let Value::Bulk(name) = site else { return None };
         let led = (0..).zip(&leaders).filter(|(_, leader)| *leader == site);
         let partitions = led.map(|(partition, _)| partition).collect();
-        Some(Leads { site: String::from_utf8(name.clone()).ok()?, partitions })
+        let site = String::from_utf8(name.clone()).ok()?;
+        let speculative = leader.as_ref() == Some(&site);
+        Some(Leads { site, partitions, speculative })
     };
-    let leads = sites.iter().map(leads).collect::<Option<_>>().ok_or_else(unexpected)?;
-    Ok((leads, leaders.len()))
+    let sites = sites.iter().map(leads).collect::<Option<_>>().ok_or_else(unexpected)?;
+    Ok(Leaders { sites, partitions: leaders.len(), has_space: space.is_some() })
+}
+
+/// Returns the name of the speculative space in a reply to SOLERA.SPACES.
+fn speculative_space(spaces: &Value) -> Option<String> {
+    let Value::Array(spaces) = spaces else { return None };
+    let space = spaces.iter().find(|space| field(space, "level") == Some("speculative"))?;
+    field(space, "name").map(str::to_owned)
+}
+
+/// Returns a text in a map.
+fn field<'a>(map: &'a Value, name: &str) -> Option<&'a str> {
+    let Value::Map(fields) = map else { return None };
+    let text = |value: &'a Value| match value {
+        Value::Bulk(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::Simple(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let (_, value) = fields.iter().find(|(key, _)| text(key) == Some(name))?;
+    text(value)
 }
 
 fn print_leaders(args: &LeaderArgs, leads: &[Leads]) {
     if args.running.json {
         let site = |leads: &Leads| {
-            let Leads { site, partitions } = leads;
-            json!({ "site": site, "partitions": partitions.len(), "led": partitions })
+            let Leads { site, partitions, speculative } = leads;
+            json!({
+                "site": site, "partitions": partitions.len(), "led": partitions,
+                "speculative": speculative,
+            })
         };
         output!("{}", json!({ "leaders": leads.iter().map(site).collect::<Vec<_>>() }));
         return;
     }
     let width = leads.iter().map(|leads| leads.site.len()).max().unwrap_or(0);
     let shared = leads.iter().filter(|leads| !leads.partitions.is_empty()).count() > 1;
-    for Leads { site, partitions } in leads {
+    for Leads { site, partitions, speculative } in leads {
         let which = match shared && !partitions.is_empty() {
             true => format!(": {}", ranges(partitions)),
             false => String::new(),
         };
-        output!("{site:width$}  leads {}{which}", counted(partitions.len(), "partition"));
+        let space = if *speculative { ", and the speculative space" } else { "" };
+        output!("{site:width$}  leads {}{which}{space}", counted(partitions.len(), "partition"));
     }
 }
 

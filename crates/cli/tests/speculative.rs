@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{Folder, Inline, Up, agree, eventually, field_of, http, keeping, ok};
+use common::{Folder, Inline, Up, agree, eventually, field_of, http, keeping, ok, solera, text};
 use solera::{Error, Value};
 use solera_node::hash_password;
 
@@ -453,6 +453,32 @@ async fn a_handle_waits_for_its_operation_after_a_restart_and_at_other_sites() {
         assert_eq!(found.unwrap(), Value::Integer(2));
     }
     assert_eq!(known.stable(&mut client, long).await.unwrap(), Value::Integer(1));
+}
+
+/// `solera leader move` moves the leader of the space, too.
+#[test]
+fn the_leader_of_the_space_moves() {
+    let up = Up::configured(SPACES, "");
+    let [mut one, mut two, three] = sites(&up);
+    let leader = |words: &[&str]| {
+        let at = up.address(1).to_string();
+        let done = solera(&[&["leader"], words, &["--at", &at]].concat());
+        assert!(done.status.success(), "{done:?}");
+        text(&done.stdout)
+    };
+    let lines = |text: String| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(one.ask("SOLERA.CALL INCR s:n"), ":1");
+    let first = lines(leader(&["list"]));
+    assert_eq!(first[0], "virginia    leads 16 partitions, and the speculative space");
+    let moved = lines(leader(&["move", "2"]));
+    assert_eq!(moved[1], "california  leads 16 partitions, and the speculative space");
+    assert_eq!(field_of(&state(&mut two), "leader"), "california");
+    assert_eq!(two.ask("SOLERA.CALL INCR s:n"), ":2");
+    let moved = lines(leader(&["move", "frankfurt", "speculative"]));
+    assert_eq!(moved[1], "california  leads 16 partitions");
+    assert_eq!(moved[2], "frankfurt   leads 0 partitions, and the speculative space");
+    assert_eq!(one.ask("SOLERA.CALL INCR s:n"), ":3");
+    agree(&mut [one, two, three]);
 }
 
 /// A site that is cut off keeps a bounded number of operations, and accepts further ones when the

@@ -1,6 +1,7 @@
 //! Commands of clients, and responses.
 
 use serde::{Deserialize, Serialize};
+use solera_time::SiteId;
 
 use crate::comparison::Divergence;
 use crate::ids::OperationId;
@@ -55,6 +56,12 @@ pub enum Command<O, R> {
         /// The past.
         past: Past,
     },
+    /// Asks a site to lead the conditional atomic broadcast, if a majority supports it. The
+    /// response is [`Response::Reached`] at once.
+    Lead {
+        /// The site.
+        site: SiteId,
+    },
 }
 
 /// The operations that a site has executed before another one.
@@ -100,7 +107,7 @@ pub enum Response<R> {
         /// The id.
         id: OperationId,
     },
-    /// The site has reached the past.
+    /// The site has reached the past, or has sent the request.
     Reached,
     /// The results of the site differ from those of so many others that it gives none.
     Diverged(Divergence),

@@ -348,6 +348,12 @@ impl<P: Procedures> Machine for Creek<P> {
                 }
             }
             Input::<P>::Client { request, command } => {
+                if let Command::Lead { site } = command
+                    && self.replica.is_filled
+                {
+                    let bodies = Bodies(&self.replica);
+                    self.consensus.move_leader(now.monotonic, &bodies, site);
+                }
                 self.replica.on_command(now, request, command)
             }
             Input::<P>::Cancel { request } => self.replica.on_cancel(request),

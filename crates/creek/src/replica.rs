@@ -264,6 +264,7 @@ impl<P: Procedures> Replica<P> {
             Command::Follow { id, seen } => self.follow(request, id, seen),
             Command::Attach { past } => self.wait_for_past(request, past, false),
             Command::Barrier { past } => self.wait_for_past(request, past, true),
+            Command::Lead { .. } => self.reply(request, Response::Reached, true),
         }
     }
 

@@ -49,7 +49,7 @@ family! { "solera":
         "Returns the name of the open transaction, strong or of level pcpsi.";
     SoleraOutcome "solera.outcome" "transaction" 2 "fast" (0, 0, 0) "0.1.0"
         "Returns the outcome of a strong transaction, or of one of level pcpsi.";
-    SoleraLeaders "solera.leaders" "[PARTITIONS|MOVE site [ALL|partition …]|HELP]" -1 "admin" (0, 0, 0) "0.1.0"
+    SoleraLeaders "solera.leaders" "[PARTITIONS|MOVE site [ALL|SPECULATIVE|partition …]|HELP]" -1 "admin" (0, 0, 0) "0.1.0"
         "Returns the sites that lead strong transactions, and moves leadership.";
     SoleraStable "solera.stable" "ticket [timeout-ms]|HELP" -2 "noscript" (0, 0, 0) "0.1.0"
         "Waits for the final result of an operation of a speculative space.";

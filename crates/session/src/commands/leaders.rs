@@ -14,20 +14,22 @@ use crate::context::{Context, Unreachable};
 use crate::session::ClientSession;
 
 const SYNTAX: &str =
-    "ERR syntax error: SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]";
+    "ERR syntax error: SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | SPECULATIVE | partition …]]";
 
 const HELP: &[&str] = &[
     "SOLERA.LEADERS [<subcommand> [<arg> ...]]. Without one, return how many partitions each site leads. Subcommands are:",
     "PARTITIONS",
     "    Return the leader of each partition.",
-    "MOVE <site> [ALL | <partition> ...]",
-    "    Ask a site to lead these partitions, or all. Does not wait for it.",
+    "MOVE <site> [ALL | SPECULATIVE | <partition> ...]",
+    "    Ask a site to lead these partitions, or all. ALL, which is the default, and",
+    "    SPECULATIVE include the space of level speculative, whose leader SOLERA.STATE",
+    "    returns. Does not wait for it.",
     "HELP",
     "    Print this help.",
     "`solera leader move` does the same, and waits until it is done.",
 ];
 
-/// SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]].
+/// SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | SPECULATIVE | partition …]].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leaders {
     Help,
@@ -35,11 +37,19 @@ pub(crate) enum Leaders {
     Counts,
     /// Lists the leader of each partition.
     Partitions,
-    /// Requests that a site lead some partitions, or all.
+    /// Requests that a site lead some partitions, or all, and perhaps the speculative space.
     Move {
         site: SiteId,
-        partitions: BTreeSet<PartitionId>,
+        wanted: Wanted,
     },
+}
+
+/// What a site is to lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    partitions: BTreeSet<PartitionId>,
+    /// Whether the site is to lead the speculative space.
+    speculative: bool,
 }
 
 impl Request for Leaders {
@@ -53,7 +63,7 @@ impl Request for Leaders {
             2 if is(b"partitions") => Ok(Leaders::Partitions),
             3.. if is(b"move") => Ok(Leaders::Move {
                 site: site_of(spec, arguments.get(2))?,
-                partitions: partitions_of(spec, arguments)?,
+                wanted: wanted_of(spec, arguments)?,
             }),
             _ => Err(SYNTAX.to_owned()),
         }
@@ -64,8 +74,12 @@ impl Request for Leaders {
             Leaders::Help => help::answer(session, HELP),
             Leaders::Counts => write_counts(session).await,
             Leaders::Partitions => write_partitions(session).await,
-            Leaders::Move { site, partitions } => {
-                let asked = lead_from(&*session.worker, site, partitions);
+            Leaders::Move { site, wanted } => {
+                let Wanted { partitions, speculative } = wanted;
+                let mut asked = lead_from(&*session.worker, site, partitions);
+                if asked.is_ok() && speculative {
+                    asked = session.move_speculative_leader(site).await;
+                }
                 session.answer_ok(asked);
             }
         }
@@ -102,27 +116,38 @@ fn site_of(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, String> {
     })
 }
 
-fn partitions_of(
-    spec: &ClusterSpec,
-    arguments: &Arguments<'_>,
-) -> Result<BTreeSet<PartitionId>, String> {
-    let all = || (0..spec.partitions).map(PartitionId);
-    let mut partitions = BTreeSet::new();
+fn wanted_of(spec: &ClusterSpec, arguments: &Arguments<'_>) -> Result<Wanted, String> {
+    let has_space = spec.spaces.run_speculative();
+    let all = || Wanted {
+        partitions: (0..spec.partitions).map(PartitionId).collect(),
+        speculative: has_space,
+    };
+    if arguments.len() == 3 {
+        return Ok(all());
+    }
+    let Wanted { mut partitions, mut speculative } = Wanted::default();
     for wanted in arguments.from(3) {
         if wanted.eq_ignore_ascii_case(b"all") {
-            partitions.extend(all());
+            (partitions, speculative) = (all().partitions, has_space);
+            continue;
+        }
+        if wanted.eq_ignore_ascii_case(b"speculative") {
+            if !has_space {
+                return Err("ERR there is no space of level speculative".to_owned());
+            }
+            speculative = true;
             continue;
         }
         let number = parse_integer(wanted).and_then(|number| u16::try_from(number).ok());
         let Some(number) = number.filter(|number| *number < spec.partitions) else {
             let (wanted, last) = (String::from_utf8_lossy(wanted), spec.partitions - 1);
             return Err(format!(
-                "ERR there is no partition '{wanted}'; partitions are 0 to {last}, or ALL"
+                "ERR there is no partition '{wanted}'; partitions are 0 to {last}, or ALL, or SPECULATIVE"
             ));
         };
         partitions.insert(PartitionId(number));
     }
-    Ok(if partitions.is_empty() { all().collect() } else { partitions })
+    Ok(Wanted { partitions, speculative })
 }
 
 async fn write_counts<W: Context>(session: &mut ClientSession<W>) {
@@ -175,7 +200,8 @@ mod tests {
 
     fn moved(site: u8, partitions: impl IntoIterator<Item = u16>) -> Result<Leaders, String> {
         let partitions = partitions.into_iter().map(PartitionId).collect();
-        Ok(Leaders::Move { site: SiteId(site), partitions })
+        let wanted = Wanted { partitions, speculative: false };
+        Ok(Leaders::Move { site: SiteId(site), wanted })
     }
 
     #[test]
@@ -188,7 +214,7 @@ mod tests {
         assert_eq!(parse("SOLERA.LEADERS MOVE 1 2"), moved(0, [2]));
         let all: Leaders = parse("SOLERA.LEADERS MOVE us").unwrap();
         assert_eq!(parse("SOLERA.LEADERS MOVE us 1 All"), Ok(all.clone()));
-        assert!(matches!(all, Leaders::Move { partitions, .. } if partitions.len() > 4));
+        assert!(matches!(all, Leaders::Move { wanted, .. } if wanted.partitions.len() > 4));
     }
 
     #[test]
@@ -199,6 +225,8 @@ mod tests {
             ("SOLERA.LEADERS PARTITIONS x", SYNTAX),
             ("SOLERA.LEADERS MOVE 3 x", "ERR there is no site '3'; the sites are eu, us"),
         ]);
+        let none = parse::<Leaders>("SOLERA.LEADERS MOVE us SPECULATIVE").unwrap_err();
+        assert_eq!(none, "ERR there is no space of level speculative");
         let error = parse::<Leaders>("SOLERA.LEADERS MOVE us 70000").unwrap_err();
         assert!(error.starts_with("ERR there is no partition '70000'; partitions are 0 to "));
     }

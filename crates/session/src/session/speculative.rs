@@ -338,6 +338,18 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
+    /// Asks a site to lead the speculative space.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn move_speculative_leader(&mut self, site: SiteId) -> Result<(), String> {
+        match self.ask_speculative(Command::Lead { site }, ROUND).await? {
+            Some((Response::Reached, _)) => Ok(()),
+            Some((other, _)) => Err(self.unexpected(&other)),
+            None => Err(self.unanswered()),
+        }
+    }
+
     /// Returns the name of the speculative space.
     pub(crate) fn speculative_space(&self) -> String {
         let space = self.worker.spec().spaces.speculative();
