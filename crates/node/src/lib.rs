@@ -60,7 +60,7 @@ pub use reload::ReloadError;
 pub use solera_session::{Token, TokenError, hash_password};
 pub use status::{
     ClusterStatus, LinkStatus, MemoryStatus, NodeStatus, OccultStatus, PeerStatus, PrimaryStatus,
-    ReachedSite, SiteStatus, SpeculativeStatus,
+    ReachedSite, SiteStatus, SpeculativeJoining, SpeculativeStatus,
 };
 pub use storage::{Found, StorageError};
 pub use utc::utc;
