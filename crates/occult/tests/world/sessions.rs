@@ -6,7 +6,7 @@ use solera_checker::pcpsi::{History, Operation, Outcome, Read, Transaction, Vers
 use solera_data::{Effect, Key, Op, Outcome as Answer, Value};
 use solera_machine::{Address, Machine, RequestId};
 use solera_occult::{
-    AbortCause, CausalTimestamp, Command, Fate, Input, OnStale, Response, Scheme, Unknown,
+    AbortCause, CausalTimestamp, Command, Fate, Input, OnStale, Response, Unknown,
 };
 
 use solera_time::SiteId;
@@ -393,6 +393,9 @@ impl Sessions {
                 };
                 *self.aborted.entry(cause.to_owned()).or_default() += 1;
                 self.record(at, Outcome::Aborted);
+                if self.comparing {
+                    return self.read_together(world, at);
+                }
                 self.rest(world, at);
             }
             (state, Response::Unknown(unknown)) => {
@@ -525,9 +528,9 @@ impl Sessions {
     }
 
     /// Returns keys of which sites have different values at the end, and sites at which no
-    /// transaction could read all keys. In schemes that do not distinguish sites, a stamp of a home
-    /// whose clock is ahead can make the copies of all other homes look old.
-    pub(crate) fn differences(&self, scheme: Scheme) -> Vec<String> {
+    /// transaction could read all keys. A stamp that is ahead of a home's clock can make the home's
+    /// copies look old, so this is judged only if the clocks have passed all stamps.
+    pub(crate) fn differences(&self, passed: bool) -> Vec<String> {
         let differ = self
             .compared
             .iter()
@@ -537,8 +540,7 @@ impl Sessions {
         if self.compared.len() < KEYS as usize {
             found.push("not all keys were compared".to_owned());
         }
-        let distinguishes = matches!(scheme, Scheme::Exact | Scheme::PerSite(_));
-        if distinguishes && self.together < self.sessions.len() {
+        if passed && self.together < self.sessions.len() {
             let states: Vec<&State> = self.sessions.iter().map(|it| &it.state).collect();
             let together = self.together;
             found.push(format!("all keys are read together at {together} sites: {states:?}"));
