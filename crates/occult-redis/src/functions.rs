@@ -42,8 +42,8 @@ redis.register_function{{ function_name = '{name}_look', callback = call,
     )
 }
 
-/// Returns the same code as scripts, for servers that forbid functions: the one for masters, and the
-/// one without writes for replicas.
+/// Returns the same code as scripts, for servers that forbid functions: one for masters, and one
+/// without writes for replicas.
 pub(crate) fn scripts() -> [String; 2] {
     ["", "no-writes,"].map(|flags| {
         format!(

@@ -451,8 +451,8 @@ impl GatewaySession {
         })
     }
 
-    /// Returns the time after which the master's clock will show that a stale copy is recent enough;
-    /// `None` if the way to the master takes less time, or if the slot's record names no clock.
+    /// Returns the time after which the master's clock will show that a stale copy is recent
+    /// enough; `None` if the way to the master takes less time, or if the record names no clock.
     fn wait_for_clock(&self, reading: &Reading, slot: ShardId, look: &Look) -> Option<Duration> {
         let shown = look.clocked?;
         let homes = &self.gateway.homes;
