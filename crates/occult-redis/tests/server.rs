@@ -218,8 +218,14 @@ async fn transactions(one: &mut Client, two: &mut Client) {
     assert_eq!(one.ask("GET y").await, bulk("changed"));
     assert!(one.fails("SOLERA.COMMIT").await.starts_with("ABORTED"));
     assert_eq!(one.ask("GET y").await, bulk("1"));
+    one.ask("HSET hash a 1").await;
+    one.ask("RPUSH list a").await;
     one.ask("SOLERA.BEGIN").await;
-    assert!(one.fails("HSET h a 1").await.contains("HSET cannot be used after SOLERA.BEGIN"));
+    for words in ["HSET h a 1", "HSET hash a 1", "LPUSH list a", "SET list 1 EX 5"] {
+        let error = one.fails(words).await;
+        assert!(error.contains("cannot be used after SOLERA.BEGIN"), "{words}: {error}");
+    }
+    assert!(one.fails("APPEND list a").await.starts_with("WRONGTYPE"));
     assert_eq!(one.ask("APPEND y !").await, int(2));
     assert_eq!(one.ask("DEL z none").await, int(1));
     assert_eq!(one.ask("SOLERA.COMMIT").await, ok());

@@ -202,19 +202,16 @@ impl Connection {
                 replies.push(self.session.read_open(open, call).await?);
                 continue;
             }
-            // A blind write needs no read.
-            let present = if call.blind {
-                None
-            } else {
-                let read = Call::new(&[b"GET", &call.key]);
-                let Some(read) = read else { continue };
+            // The command is checked before the type of the key. A blind write needs no read.
+            let mut effect = buffered::execute(call, None)?;
+            if let (false, Some(read)) = (call.blind, Call::new(&[b"GET", &call.key])) {
                 match self.session.read_open(open, &read).await? {
-                    Value::Bulk(value) => Some(value),
                     Value::Error(text) => return Ok(Value::Error(text)),
-                    _ => None,
+                    Value::Bulk(value) => effect = buffered::execute(call, Some(value))?,
+                    _ => {}
                 }
-            };
-            let (reply, value) = buffered::execute(call, present)?;
+            }
+            let (reply, value) = effect;
             if let Some(value) = value {
                 open.write(&call.key, value);
             }
