@@ -881,5 +881,8 @@ local function run(name, keys, args)
   local done, answer = pcall(requests[name], keys, args)
   if done then return answer end
   if type(answer) == 'table' and answer.solera then return { 'FAILED', answer.solera } end
+  -- `error` would put another code before the code of an error of Redis, such as OOM.
+  local text = type(answer) == 'table' and answer.err or answer
+  if type(text) == 'string' and text:find('^%u+ ') then return { err = text } end
   error(answer)
 end

@@ -352,6 +352,18 @@ async fn scripts_do_what_functions_are_forbidden_to_do() {
     for node in &cluster.nodes {
         assert_eq!(node.raw(&["FUNCTION", "LIST"]), Value::Array(Vec::new()));
     }
+    // Masters without free memory answer with the code of Redis, as functions do.
+    for node in &cluster.nodes {
+        node.raw(&["CONFIG", "SET", "maxmemory", "1"]);
+    }
+    let calls = (0..9).map(|key| call(&format!("INCR k{key}"))).collect();
+    let error = session.update_all(calls).await.unwrap_err().to_string();
+    assert_eq!(error, "OOM command not allowed when used memory > 'maxmemory'.");
+    for node in &cluster.nodes {
+        node.raw(&["CONFIG", "SET", "maxmemory", "0"]);
+    }
+    assert_eq!(session.read(&call("GET k0")).await, Ok(bulk("1")));
+
     for node in &cluster.nodes {
         node.raw(&["ACL", "SETUSER", "plain", "-script"]);
     }
