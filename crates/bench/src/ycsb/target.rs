@@ -238,15 +238,27 @@ async fn multi(client: &mut Client, operations: &[Operation]) -> Result<bool, Er
 }
 
 /// Returns the cause of an abort: the server's message up to its first semicolon, without quoted
-/// keys.
+/// keys and without numbers of slots and shards.
 fn cause_of(error: &Error) -> String {
     let message = match error {
         Error::Aborted { .. } => return "conflict".to_owned(),
         Error::Server { message, .. } => message,
         _ => return "unknown".to_owned(),
     };
-    let unquoted: Vec<&str> = message.split('\'').step_by(2).collect();
-    let cause = unquoted.join("…");
+    let unquoted: Vec<&str> = message.split(['\'', '`']).step_by(2).collect();
+    let mut cause = unquoted.join("…").replace("keys …", "key …");
+    while cause.contains("…, …") {
+        cause = cause.replace("…, …", "…");
+    }
+    for name in ["slot ", "shard "] {
+        let mut parts = cause.split(name);
+        let first = parts.next().unwrap_or_default().to_owned();
+        cause = parts.fold(first, |cause, part| {
+            let rest = part.trim_start_matches(|each: char| each.is_ascii_digit());
+            let number = if rest.len() < part.len() { "…" } else { "" };
+            format!("{cause}{name}{number}{rest}")
+        });
+    }
     cause.split(';').next().unwrap_or_default().trim().to_owned()
 }
 
@@ -288,10 +300,18 @@ mod tests {
             ("ABORTED another transaction holds the lock of key 'k'; retry", CAUSE),
             ("ABORTED EXEC returned nil", "EXEC returned nil"),
             ("ABORTED", ""),
+            ("ABORTED its read in shard 15 misses a write; nothing was changed", MISSES),
+            ("ABORTED another transaction holds slot 15", "another transaction holds slot …"),
+            ("ABORTED another transaction holds slot 7 of key `a`", HELD),
+            ("ABORTED another transaction holds slot 15 of keys `a`, `b`, `c`", HELD),
+            ("ABORTED it has read too old a copy of slot 7 of key `a`: another", OLD),
         ] {
             assert_eq!(cause_of(&Error::server(reply)), cause);
         }
     }
 
     const CAUSE: &str = "another transaction holds the lock of key …";
+    const MISSES: &str = "its read in shard … misses a write";
+    const HELD: &str = "another transaction holds slot … of key …";
+    const OLD: &str = "it has read too old a copy of slot … of key …: another";
 }
