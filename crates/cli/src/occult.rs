@@ -44,8 +44,8 @@ pub(crate) struct OccultArgs {
     /// cluster
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     bind: String,
-    /// Nodes at this site, as HOST or HOST:PORT, which are read; by default those with the shortest
-    /// round trips
+    /// Nodes at this site, as HOST or HOST:PORT in the form that the cluster announces, which are
+    /// read; by default those with the shortest round trips
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     near: Vec<String>,
     /// Number of entries of causal timestamps; more entries cost memory beside each value and

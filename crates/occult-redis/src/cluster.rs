@@ -15,7 +15,7 @@ use crate::lives::{Lives, State};
 use crate::node::{Login, NoAnswer, Node, within};
 use crate::report::{Info, replicas_of_self};
 use crate::risk::Life;
-use crate::routes::{Redirection, Routes};
+use crate::routes::{Redirection, Routes, listed};
 use crate::slot::clock_key;
 use crate::stored::Layout;
 
@@ -105,6 +105,11 @@ fn host_of(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']'])
 }
 
+/// Returns whether an option that is HOST or HOST:PORT names the node at an address.
+fn is_named(address: &str, option: &str) -> bool {
+    option == address || option == host_of(address)
+}
+
 impl Cluster {
     /// Connects to a cluster, and loads the functions on its masters.
     pub(crate) async fn connect(reach: Reach) -> Result<Arc<Cluster>, Error> {
@@ -116,6 +121,7 @@ impl Cluster {
             polling: tokio::sync::Mutex::default(),
         });
         cluster.refresh().await?;
+        cluster.check_near().await?;
         let masters = cluster.known().routes.masters();
         for address in masters {
             // A master that does not answer gets the functions when it is first used.
@@ -267,6 +273,37 @@ impl Cluster {
         routes.ok_or_else(|| format!("{address} is no node of a cluster: {}", text_of(&reply)))
     }
 
+    /// Fails if a node that the options call near is no node of the cluster: the gateway would read
+    /// at distant masters only.
+    async fn check_near(&self) -> Result<(), Error> {
+        let (mut nodes, masters) = {
+            let known = self.known();
+            (known.routes.nodes(), known.routes.masters())
+        };
+        let unknown = |nodes: &BTreeSet<String>| {
+            let known = |near: &&String| nodes.iter().any(|node| is_named(node, near));
+            self.reach.near.iter().find(|near| !known(near)).cloned()
+        };
+        if unknown(&nodes).is_some() {
+            // Nodes that have failed own no slots, and only this list contains them.
+            for master in masters {
+                let Ok(node) = self.node(&master).await else { continue };
+                let asked = node.command(&["CLUSTER", "NODES"]);
+                if let Ok(list) = within(POLL_TIMEOUT, &master, asked).await {
+                    nodes.extend(listed(&text_of(&list)));
+                    break;
+                }
+            }
+        }
+        let Some(near) = unknown(&nodes) else { return Ok(()) };
+        let nodes: Vec<String> = nodes.into_iter().collect();
+        Err(Error::NoCluster(format!(
+            "the near node '{near}' is not one of the cluster's nodes, which announce themselves \
+             as {}",
+            nodes.join(", ")
+        )))
+    }
+
     fn avoid(&self, address: &str) {
         self.known().avoided.insert(address.to_owned(), Instant::now() + AVOID);
     }
@@ -295,7 +332,7 @@ impl Cluster {
         let moment = Instant::now();
         let usable = |node: &&String| {
             let near = self.reach.near.is_empty()
-                || self.reach.near.iter().any(|near| near == *node || near == host_of(node));
+                || self.reach.near.iter().any(|near| is_named(node, near));
             near && known.avoided.get(*node).is_none_or(|until| *until <= moment)
         };
         let trip = |node: &&String| known.trips.get(*node).copied().unwrap_or(Duration::MAX);

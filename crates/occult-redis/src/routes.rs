@@ -98,6 +98,19 @@ fn address(node: &Value, host: &str) -> Option<String> {
     Some(join(name, *port))
 }
 
+/// Reads the addresses of the answer to CLUSTER NODES, which also lists nodes that have failed. A
+/// node with a host name has two addresses.
+pub(crate) fn listed(text: &str) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for words in text.lines().filter_map(|line| line.split(' ').nth(1)) {
+        let Some((address, rest)) = words.split_once('@') else { continue };
+        let Some((ip, port)) = address.rsplit_once(':') else { continue };
+        let name = rest.split(',').nth(1).unwrap_or_default();
+        all.extend([ip, name].iter().filter(|host| !host.is_empty()).map(|host| join(host, port)));
+    }
+    all
+}
+
 pub(crate) fn join(host: &str, port: impl std::fmt::Display) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
@@ -176,6 +189,15 @@ mod tests {
         assert!(
             Routes::parse(&Value::Array(vec![range(0, 20000, vec![node("a", 1)])]), "a").is_none()
         );
+    }
+
+    #[test]
+    fn lists_contain_all_nodes() {
+        let text = "id 10.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-16383\n\
+                    id ::1:7001@17001,eu-1 slave,fail id 0 0 1 connected\n\
+                    id :0@0 master,noaddr - 0 0 1 disconnected\nodd\n";
+        let wanted = ["10.0.0.1:7000", "[::1]:7001", "eu-1:7001"].map(str::to_owned);
+        assert_eq!(listed(text), BTreeSet::from(wanted));
     }
 
     #[test]

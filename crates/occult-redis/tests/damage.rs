@@ -375,6 +375,30 @@ async fn scripts_do_what_functions_are_forbidden_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn near_nodes_must_be_nodes_of_the_cluster() {
+    let mut cluster = Cluster::start();
+    let target = Target::parse(&cluster.url()).unwrap();
+    let at = cluster.replica_of(0);
+    let replica = cluster.nodes[at].address();
+    let connect = async |near: &[&str]| {
+        let near = near.iter().map(|near| (*near).to_owned()).collect();
+        Gateway::connect(&target, Options { near, ..Options::default() }).await.map(drop)
+    };
+    assert_eq!(connect(&["127.0.0.1"]).await, Ok(()));
+    for near in ["10.1.0.5", "127.0.0.1:1"] {
+        let error = connect(&[near, &replica]).await.expect_err(near).to_string();
+        assert!(error.contains(&format!("the near node '{near}' is not one of")), "{error}");
+        assert!(error.contains(&replica), "{error}");
+    }
+    cluster.nodes[at].kill();
+    world::wait("the replica does not fail", || {
+        !format!("{:?}", cluster.nodes[0].raw(&["CLUSTER", "SLOTS"]))
+            .contains(&cluster.nodes[at].port.to_string())
+    });
+    assert_eq!(connect(&[&replica]).await, Ok(()), "a failed node may come back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expiry_and_long_moves_are_handled() {
     let cluster = Cluster::start();
     let options = Options { timeout: Duration::from_millis(1500), ..Options::default() };
