@@ -113,6 +113,10 @@ pub enum Error {
         /// The text.
         text: String,
     },
+    /// The session or a key depends on a write that is too far ahead of the clocks. The text begins
+    /// with the code and names the slot of that write.
+    #[error("{0}")]
+    Ahead(String),
     /// A token cannot be attached.
     #[error("ERR the token cannot be attached: {0}")]
     Token(String),

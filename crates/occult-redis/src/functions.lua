@@ -333,11 +333,23 @@ local function lost(slot, ts, number, cleared)
   if stamp and stamp > slot.own and not slot.home.p then return 'LOST', slot.life end
 end
 
-local function check_ahead(slot, stamp, ahead)
-  local most = math.max(slot.time, slot.now) + ahead
-  if stamp > most and stamp > slot.clock then
-    fail('AHEAD a timestamp is ' .. decimal((stamp - most + ahead) / 1000000) .. ' s ahead of the clocks')
+-- Returns the slot from which a timestamp has a stamp. The catch-all does not name it.
+local function origin(ts, stamp)
+  for _, entry in ipairs(ts.list) do
+    if entry[1] == stamp then return 'slot ' .. entry[2] end
   end
+  return 'some slot'
+end
+
+-- Fails if a stamp of a timestamp is too far ahead. `ts` is the session's timestamp if `is_session`,
+-- or else the timestamp of stored values.
+local function check_ahead(slot, ts, stamp, ahead, is_session)
+  local clock = math.max(slot.time, slot.now)
+  if stamp <= clock + ahead or stamp <= slot.clock then return end
+  fail('AHEAD ' .. (is_session and 'the session' or 'the value of a key') .. ' depends on a write of '
+    .. origin(ts, stamp) .. ' that is ' .. decimal((stamp - clock) / 1000000)
+    .. ' s ahead of the clocks: correct them, or wait' .. (is_session
+      and ', or drop the dependency by SOLERA.ATTACH with an older token or without one' or ''))
 end
 
 -- ---- Envelopes of strings ------------------------------------------------------------------------
@@ -617,7 +629,8 @@ local function admit(keys, slot, request)
     if text ~= watch[2] then return { 'CHANGED', write_record(slot), keys[tonumber(watch[1])] } end
   end
   local before = overwritten(keys, slot, request.number, request.ts.entries, request.ended)
-  check_ahead(slot, math.max(greatest(before), greatest(request.ts)), request.ahead)
+  check_ahead(slot, request.ts, greatest(request.ts), request.ahead, true)
+  check_ahead(slot, before, greatest(before), request.ahead)
   return nil, before
 end
 
@@ -814,16 +827,17 @@ function requests.read(keys, args)
   if text and slot.new then
     fail('EVICTED the slot has lost its record, and a key has a timestamp')
   end
-  local needed = stamp_of(ts, number)
+  local needed, own = stamp_of(ts, number), nil
   if text then
-    local own = decode(text, 'the timestamp of ' .. keys[3])
+    own = decode(text, 'the timestamp of ' .. keys[3])
     needed = math.max(needed, stamp_of(own, number))
   end
   if slot.home.p then
     if needed >= slot.home.p.stamp then return locked(slot) end
     if slot.changed then save(keys, slot) end
   elseif needed > slot.clock or slot.changed or slot.new or wants_lease(slot) then
-    check_ahead(slot, needed, ahead)
+    check_ahead(slot, ts, stamp_of(ts, number), ahead, true)
+    if own then check_ahead(slot, own, stamp_of(own, number), ahead) end
     slot.clock = math.max(slot.clock, needed, slot.wall)
     save(keys, slot)
   end

@@ -236,7 +236,10 @@ impl Answer {
         };
         let second = values.next().unwrap_or(Value::Null);
         match word.as_str() {
-            "FAILED" => Err(Error::Failed { slot, text: text_of(&second) }),
+            "FAILED" => Err(match text_of(&second) {
+                text if text.starts_with("AHEAD ") => Error::Ahead(text),
+                text => Error::Failed { slot, text },
+            }),
             "LATE" => Ok(Answer { word, record: None, rest: vec![second] }),
             _ => {
                 let record = match second {

@@ -191,12 +191,29 @@ async fn clocks_and_tokens_that_are_ahead_drag_no_stamps_along() {
     let ahead = "local s = redis.call('GET', KEYS[1]) \
         local stamp = string.format('%.0f', s:match('S2 (%d+)') + 7.2e9) \
         redis.call('SET', KEYS[1], (s:gsub('S2 %d+', 'S2 ' .. stamp))) return stamp";
-    foreign(&cluster, "fast", &["EVAL", ahead, "1", &record("fast")]);
+    let assigned = foreign(&cluster, "fast", &["EVAL", ahead, "1", &record("fast")]);
     let mut behind = gateway.session();
     behind.update(call("SET fast 2")).await.unwrap();
     assert_eq!(behind.read(&call("GET fast")).await, Ok(bulk("2")));
     let error = behind.update(call("SET other 1")).await.unwrap_err().to_string();
-    assert!(error.starts_with("AHEAD"), "{error}");
+    let names = format!("AHEAD the session depends on a write of slot {}", slot_of(b"fast").0);
+    assert!(error.starts_with(&names) && error.contains(" s ahead of the clocks"), "{error}");
+    assert!(error.ends_with("by SOLERA.ATTACH with an older token or without one"), "{error}");
+    // The same if not the session, but an overwritten value depends on such a write.
+    session.update(call("SET both 1")).await.unwrap();
+    let depends = "local out = {'\\1v\\2\\8\\0\\1'} \
+        local function put(n) \
+            while n > 127 do out[#out + 1] = string.char(128 + n % 128) n = math.floor(n / 128) end \
+            out[#out + 1] = string.char(n) end \
+        put(tonumber(ARGV[1])) put(tonumber(ARGV[2])) \
+        return redis.call('SET', KEYS[1], table.concat(out) .. '\\0')";
+    let slot = slot_of(b"fast").0.to_string();
+    let words = ["EVAL", depends, "1", &stamp("both"), &world::text(&assigned), &slot];
+    foreign(&cluster, "both", &words);
+    let error = gateway.session().update(call("SET both 2")).await.unwrap_err().to_string();
+    let names = format!("AHEAD the value of a key depends on a write of slot {slot}");
+    assert!(error.starts_with(&names) && error.ends_with("or wait"), "{error}");
+
     let token = behind.token();
     let error = gateway.session().attach(&token).unwrap_err().to_string();
     assert!(error.contains("still to come"), "{error}");

@@ -24,6 +24,7 @@ pub(super) fn of(error: Error) -> StoreError {
         | Error::DamagedRecord { .. }
         | Error::Foreign { .. }
         | Error::Layout { .. }
+        | Error::Ahead(_)
         | Error::Failed { .. } => StoreError::Denied(text),
         Error::RepliesLost(_) | Error::Token(_) | Error::Refused(_) => StoreError::Refused(text),
     }
