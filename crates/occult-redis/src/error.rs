@@ -11,9 +11,10 @@ use crate::stored::{Damage, Layout, NotARecord};
 pub enum Error {
     /// The session depends on a write that no master has any more.
     #[error(
-        "LOST slot {} does not have a write that this session depends on: the master with \
-         replication id {life}… failed before its replica had it. Begin a new session, or drop \
-         the dependencies with SOLERA.ATTACH", slot.0
+        "LOST slot {} does not have a write that this session depends on. It was lost from the \
+         data with replication id {life}…: a master failed before its replica had the write, or \
+         the data was removed (FLUSHALL). Begin a new session, or drop the dependencies with \
+         SOLERA.ATTACH", slot.0
     )]
     Lost {
         /// The slot that was read or written.

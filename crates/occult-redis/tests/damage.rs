@@ -105,6 +105,12 @@ async fn foreign_and_damaged_data_lead_to_specific_errors() {
     foreign(&cluster, "record", &["DEL", &home("record"), &record("record")]);
     fails(&mut session, "SET record 2", &["LOST", "slot"]).await;
     fails(&mut gateway.session(), "SET record 2", &["EVICTED"]).await;
+
+    // No master has failed.
+    let mut other = gateway.session();
+    other.update(call("SET all 1")).await.unwrap();
+    foreign(&cluster, "all", &["FLUSHALL"]);
+    fails(&mut other, "GET all", &["LOST", "or the data was removed (FLUSHALL)"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
