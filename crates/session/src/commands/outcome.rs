@@ -79,7 +79,10 @@ impl Request for Query {
             }
             (Query::PcPsi(of), of.worker)
         } else {
-            let outcome = Outcome::of(&name)?;
+            let outcome = Outcome::of(&name).map_err(|error| match spec.spaces.run_occult() {
+                true => format!("{error}; one of level pcpsi by p and four, as in p0.1.3.42"),
+                false => error,
+            })?;
             (Query::Strong(outcome), outcome.tid.coordinator)
         };
         has_worker(spec, worker, &name)?;
@@ -104,7 +107,9 @@ impl Request for Query {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, rejects};
+    use solera_config::sample;
+
+    use super::super::request::testing::{parse, rejects, with_line};
     use super::*;
 
     #[test]
@@ -115,5 +120,11 @@ mod tests {
             ("SOLERA.OUTCOME x", "ERR 'x': a transaction is named by four numbers, as in 0.1.3.42"),
             ("SOLERA.OUTCOME 2.0.7.42", "ERR '2.0.7.42' refers to an unknown site or worker"),
         ]);
+        let pcpsi = "[[space]]\nname = 'p'\nprefix = 'p:'\nlevel = 'pcpsi'\n";
+        let spec = sample::parse(&format!("{}{pcpsi}", sample::TWO_SITES));
+        let error = with_line("SOLERA.OUTCOME x", |line, _| Query::parse(line, &spec));
+        let both = "ERR 'x': a transaction is named by four numbers, as in 0.1.3.42; one of \
+                    level pcpsi by p and four, as in p0.1.3.42";
+        assert_eq!(error, Err(both.to_owned()));
     }
 }
