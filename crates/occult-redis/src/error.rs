@@ -119,7 +119,7 @@ pub enum Error {
     #[error("{0}")]
     Ahead(String),
     /// A token cannot be attached.
-    #[error("ERR the token cannot be attached: {0}")]
+    #[error("BADTOKEN the token cannot be attached: {0}")]
     Token(String),
     /// An unchanged error reply of a node.
     #[error("{0}")]
