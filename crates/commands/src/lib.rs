@@ -16,6 +16,7 @@ mod unknown;
 pub use access::{CATEGORIES, Unit};
 pub use command::{Command, CommandId};
 pub use counted::counted;
+pub use missing::is_missing;
 pub use similar::similar;
 pub use syntax::{Argument, ArgumentKind};
 pub use table::{COMMANDS, lookup};

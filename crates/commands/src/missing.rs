@@ -245,7 +245,7 @@ const SUBCOMMANDS: [(&str, &[&str]); 2] = [
 ];
 
 /// Returns whether Redis has a command of this name, in any case, and Solera does not.
-pub(crate) fn is_missing(name: &[u8]) -> bool {
+pub fn is_missing(name: &[u8]) -> bool {
     let lower = name.to_ascii_lowercase();
     NAMES.binary_search_by(|known| known.as_bytes().cmp(&lower)).is_ok()
         || PREFIXES.iter().any(|prefix| {

@@ -114,7 +114,13 @@ async fn data(one: &mut Client) {
     assert_eq!(one.ask("SETEX e 100 v").await, ok());
     assert_eq!(one.ask("TTL e").await, int(100));
     assert!(one.fails("GET s").await.starts_with("WRONGTYPE"));
-    assert!(one.fails("SUBSCRIBE x").await.contains("SUBSCRIBE is not supported by solera occult"));
+    for words in ["SUBSCRIBE x", "SCAN 0", "rename a b", "OBJECT FREQ a", "SINTER s s", "acl LIST"]
+    {
+        let name = words.split(' ').next().unwrap().to_uppercase();
+        let error = one.fails(words).await;
+        assert_eq!(error, format!("ERR {name} is not supported by solera occult"));
+    }
+    assert!(one.fails("SELECT").await.contains("wrong number of arguments for 'select'"));
     assert!(one.fails("NONSENSE").await.contains("unknown command 'NONSENSE'"));
     assert!(one.fails("GET").await.contains("wrong number of arguments for 'get'"));
     assert!(one.fails("SET solera:{0}:s 1").await.contains("reserved"));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use solera_commands::{is_missing, lookup};
 use solera_resp::{Protocol, RequestParser, Value, Writer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -119,15 +120,16 @@ impl Connection {
         if let Some(reply) = self.about_connection(&name, words) {
             return reply.map(Some);
         }
-        Err(Error::Refused(match name.as_str() {
-            "SUBSCRIBE" | "PSUBSCRIBE" | "PUBLISH" | "EVAL" | "EVALSHA" | "FCALL" | "SCAN"
-            | "KEYS" | "DBSIZE" | "FLUSHALL" | "FLUSHDB" | "RANDOMKEY" | "CONFIG" | "WAIT"
-            | "CLUSTER" | "XADD" | "XREAD" | "BLPOP" | "BRPOP" | "RENAME" | "COPY" | "SORT"
-            | "MSETNX" => {
-                format!("{name} is not supported by solera occult")
+        Err(match name.as_str() {
+            "PING" | "ECHO" | "SELECT" | "CLIENT" => wrong_number(&name),
+            _ if lookup(words[0]).is_some() || is_missing(words[0]) => {
+                Error::Refused(format!("{name} is not supported by solera occult"))
             }
-            _ => format!("unknown command '{}'", String::from_utf8_lossy(words[0])),
-        }))
+            _ => {
+                let name = String::from_utf8_lossy(words[0]);
+                Error::Refused(format!("unknown command '{name}'"))
+            }
+        })
     }
 
     /// Runs a command of transactions and sessions; `None` if it is not one.

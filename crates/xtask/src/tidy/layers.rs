@@ -378,6 +378,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         "occult-redis",
         Layer::Programming,
         &[
+            "solera-commands",
             "solera-levels",
             "solera-mixt",
             "solera-occult",
