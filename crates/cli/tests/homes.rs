@@ -44,6 +44,45 @@ async fn home(up: &Up, at: u16, arguments: &[&str]) -> Output {
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
+/// Starts `solera up` with a changed configuration over existing data, and returns its error.
+fn refused(port: u16, folder: &Folder, settings: &str) -> String {
+    let (file, data) = (folder.file("changed.toml", settings), folder.at("data"));
+    let mut up = Command::new(SOLERA);
+    up.args(["up", "--port", &port.to_string()]).args(common::keeping(&file, &data));
+    let output = up.output().unwrap();
+    assert!(!output.status.success());
+    text(&output.stderr)
+}
+
+#[tokio::test]
+async fn a_space_that_has_data_keeps_its_home() {
+    let sites = SITES.map(|name| format!("[[site]]\nname = '{name}'\n")).concat();
+    let (settings, folder) = (format!("{SPACES}{sites}"), Folder::new());
+    let (file, data) = (folder.file("s.toml", &settings), folder.at("data"));
+    let mut up = Up::start(&common::keeping(&file, &data));
+    let mut client = up.client(1).await;
+    for key in ["w:1", "w:2", "w:3"] {
+        client.set(key, "1").await.unwrap();
+    }
+    // Until every site has the writes in its journal.
+    client.command(&["SOLERA.BARRIER"]).await.unwrap();
+    drop(client);
+    up.kill();
+    let to_eu = settings.replace("home = 'us'", "home = 'eu'");
+    let to_hash = settings.replace("home = 'us'", "home = 'hash'");
+    for changed in [to_eu, to_hash] {
+        let said = refused(up.port, &folder, &changed);
+        assert!(said.contains("the space with the prefix 'w:' had another `home`"), "{said}");
+        assert!(said.contains("`solera home move`"), "{said}");
+    }
+    // The space `stock` has no data.
+    let stock = settings.replacen("level = 'pcpsi'\n", "level = 'pcpsi'\nhome = 'ap'\n", 1);
+    let file = folder.file("stock.toml", &stock);
+    let up = Up::again(up.port, &common::keeping(&file, &data));
+    let mut client = up.client(2).await;
+    assert_eq!(client.get("w:1").await.unwrap().as_deref(), Some("1"));
+}
+
 /// Three sites of one node each.
 struct Nodes {
     port: u16,

@@ -8,6 +8,7 @@ use solera_data::{Effect, Key};
 use solera_machine::{Address, PartitionId, Topology, Without};
 use solera_time::SiteId;
 
+use crate::record::Record;
 use crate::shard::{Homes, ShardId};
 use crate::timestamp::Scheme;
 
@@ -224,6 +225,11 @@ impl Config {
             shard if shard > last => shard - turn,
             shard => shard,
         })
+    }
+
+    /// Returns the record of the prefixes of keys and their homes.
+    pub(crate) fn home_of_record(&self) -> Record {
+        Record::HomeOf(self.home_of.to_vec())
     }
 
     /// Returns the shards of these writes.

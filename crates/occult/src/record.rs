@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use solera_data::{Effect, Key};
 use solera_machine::{Address, DecodeError, Protocol};
+use solera_time::SiteId;
 
 use crate::message::{
     Batch, Copied, Copies, DecidedCommit, DecidedOf, Decision, Executed, Handover, Table,
@@ -71,6 +72,8 @@ pub enum Record {
         /// The greatest stamp of the former home's writes that are not lost.
         last: Stamp,
     },
+    /// The worker's [`Config::home_of`](crate::Config::home_of) at the start of a process.
+    HomeOf(Vec<(Vec<u8>, Option<SiteId>)>),
 }
 
 /// A part of a checkpoint. Everything but the values comes first, in one part.

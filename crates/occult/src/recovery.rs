@@ -1,8 +1,9 @@
 //! Rebuilds the machine from its journal.
 
+use solera_data::Key;
 use solera_machine::Now;
 use solera_membership::Members;
-use solera_time::{Monotonic, Physical};
+use solera_time::{Monotonic, Physical, SiteId};
 
 use crate::config::Config;
 use crate::machine::Occult;
@@ -13,13 +14,15 @@ use crate::record::{Part, Record};
 #[derive(Debug)]
 pub struct Recovery {
     occult: Occult,
+    /// The prefixes of keys and their homes of the last process that wrote to the journal.
+    home_of: Option<Vec<(Vec<u8>, Option<SiteId>)>>,
 }
 
 impl Recovery {
     /// Creates a recovery without any data. `first` is the list of sites with which the worker's
     /// generation began.
     pub fn new(config: Config, first: &Members) -> Recovery {
-        Recovery { occult: Occult::empty(config, first) }
+        Recovery { occult: Occult::empty(config, first), home_of: None }
     }
 
     /// Restores a part of a checkpoint.
@@ -28,8 +31,12 @@ impl Recovery {
     /// The reason why the bytes are not a part of this worker's checkpoints.
     pub fn take_part(&mut self, part: &[u8]) -> Result<(), String> {
         let part = Part::decode(part).map_err(|error| error.to_string())?;
-        if !part.is_within(self.occult.config()) {
-            return Err("it belongs to a configuration with other shards or workers".to_owned());
+        let config = self.occult.config();
+        if !part.is_within(config) {
+            return Err(foreign(part.moved_key(config), config));
+        }
+        if let Part::Rest(rest) = &part {
+            rest.records.iter().for_each(|record| self.note_homes(record));
         }
         self.occult.restore(part);
         Ok(())
@@ -41,11 +48,38 @@ impl Recovery {
     /// The reason why the bytes are not a record of this worker.
     pub fn take_record(&mut self, record: &[u8]) -> Result<(), String> {
         let record = Record::decode(record).map_err(|error| error.to_string())?;
-        if !record.is_within(self.occult.config()) {
-            return Err("it belongs to a configuration with other shards or workers".to_owned());
+        let config = self.occult.config();
+        if !record.is_within(config) {
+            return Err(foreign(record.moved_key(config), config));
         }
+        self.note_homes(&record);
         self.occult.replay(record);
         Ok(())
+    }
+
+    fn note_homes(&mut self, record: &Record) {
+        if let Record::HomeOf(home_of) = record {
+            self.home_of = Some(home_of.clone());
+        }
+    }
+
+    /// Checks that all keys are in the shards to which they belonged when they were written.
+    ///
+    /// # Errors
+    /// The reason why the data cannot be used with this configuration.
+    pub fn check(&self) -> Result<(), String> {
+        let config = self.occult.config();
+        let Some(former) = self.home_of.as_ref().filter(|it| **it != *config.home_of) else {
+            return Ok(());
+        };
+        let former = Config { home_of: former.clone().into(), ..config.clone() };
+        let moved = |key: &&Key| former.shard_of(key) != config.shard_of(key);
+        self.each_key().find(moved).map_or(Ok(()), |key| Err(foreign(Some(key), config)))
+    }
+
+    /// Returns the keys of all versions that were restored so far.
+    pub fn each_key(&self) -> impl Iterator<Item = &Key> {
+        self.occult.store.each_key()
     }
 
     /// Returns the machine with the sites `members`.
@@ -54,12 +88,28 @@ impl Recovery {
     }
 }
 
+/// Returns the reason why data is refused. `moved` is a key in it whose shard is another one now.
+fn foreign(moved: Option<&Key>, config: &Config) -> String {
+    let Some(key) = moved else {
+        return "it belongs to a configuration with other shards or workers".to_owned();
+    };
+    let spaces = config.home_of.iter().map(|(prefix, _)| prefix);
+    let prefix = spaces.into_iter().find(|prefix| key.starts_with(prefix));
+    let prefix = String::from_utf8_lossy(prefix.map_or(&[], Vec::as_slice));
+    format!(
+        "'{key}' was written while the space with the prefix '{prefix}' had another `home` or \
+         another prefix. A space that has data keeps them: restore the former value of `home`, \
+         and move the homes of its keys with `solera home move`"
+    )
+}
+
 impl Occult {
     /// Carries out a record again.
     pub(crate) fn replay(&mut self, record: Record) {
         let now = Now { monotonic: Monotonic(0), physical: Physical(0) };
         match record {
             Record::Started(incarnation) => self.note_incarnation(incarnation),
+            Record::HomeOf(_) => {}
             Record::Batch(from, batch) => {
                 self.replica.recover_batch(&mut self.store, from, batch);
             }

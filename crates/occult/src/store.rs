@@ -89,6 +89,11 @@ impl Store {
         (held.0 + kept, held.1 + kept)
     }
 
+    /// Returns the keys of all versions.
+    pub(crate) fn each_key(&self) -> impl Iterator<Item = &Key> {
+        self.shards.values().flat_map(BTreeMap::keys)
+    }
+
     pub(crate) fn version(&self, shard: ShardId, key: &Key) -> Option<&Version> {
         self.shards.get(&shard)?.get(key)
     }

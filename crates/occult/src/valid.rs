@@ -357,12 +357,38 @@ impl Record {
             Record::Table(table) => config.is_table(table),
             Record::Handover(handover) => config.is_handover(handover),
             Record::Took { shard, last, .. } => config.is_mine(*shard) && is_stamp(*last),
-            Record::Applied(..) | Record::Started(_) => true,
+            Record::Applied(..) | Record::Started(_) | Record::HomeOf(_) => true,
+        }
+    }
+
+    /// Returns a key whose shard in this configuration is another one than in the record.
+    pub(crate) fn moved_key(&self, config: &Config) -> Option<&Key> {
+        match self {
+            Record::Batch(_, batch) => batch.entries.iter().find_map(|entry| {
+                let takeovers = entry.takeover.iter().flat_map(|takeover| &takeover.copies);
+                let mut keys = (entry.writes.iter().map(|(key, ..)| key))
+                    .chain(takeovers.map(|copied| &copied.key));
+                keys.find(|key| config.shard_of(key) != entry.shard)
+            }),
+            Record::Handover(Handover { shard, copies, .. }) => {
+                let mut keys = copies.iter().map(|copied| &copied.key);
+                keys.find(|key| config.shard_of(key) != *shard)
+            }
+            _ => None,
         }
     }
 }
 
 impl Part {
+    /// Returns a key whose shard in this configuration is another one than in the part.
+    pub(crate) fn moved_key(&self, config: &Config) -> Option<&Key> {
+        let Part::Rest(rest) = self else { return None };
+        let mut hidden = rest.hidden.iter();
+        let hidden = hidden.find(|(shard, _, key, ..)| config.shard_of(key) != *shard);
+        let in_records = || rest.records.iter().find_map(|record| record.moved_key(config));
+        hidden.map(|(_, _, key, ..)| key).or_else(in_records)
+    }
+
     /// Returns whether a worker with this configuration can have written the part.
     pub(crate) fn is_within(&self, config: &Config) -> bool {
         match self {

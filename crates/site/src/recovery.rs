@@ -83,6 +83,21 @@ impl Recovery {
         let not_here = || "bytes of protocol 255 (trial), which this worker does not run".into();
         self.trial.as_mut().ok_or_else(not_here)
     }
+
+    /// Checks that the machine of error bounds has all updates of its keys.
+    fn check_bounds(&self) -> Result<(), String> {
+        let Some(guarded) = self.host.guarded.as_ref().filter(|_| !self.has_reservations) else {
+            return Ok(());
+        };
+        match self.unistore.each_key().find(|key| guarded.contains(key.as_bytes())) {
+            None => Ok(()),
+            Some(key) => Err(format!(
+                "'{key}' was written before its space had a bound. Remove `error`, or the type of a bounded \
+                 counter or a pool, from the space again, or run `solera backup` without it and `solera restore` \
+                 into a new cluster with it"
+            )),
+        }
+    }
 }
 
 /// Returns the protocol whose number bytes begin with.
@@ -116,19 +131,9 @@ impl solera_machine::Recovery for Recovery {
         }
     }
 
-    /// The machine of error bounds must have all updates of its keys.
     fn check(&self) -> Result<(), String> {
-        let Some(guarded) = self.host.guarded.as_ref().filter(|_| !self.has_reservations) else {
-            return Ok(());
-        };
-        match self.unistore.each_key().find(|key| guarded.contains(key.as_bytes())) {
-            None => Ok(()),
-            Some(key) => Err(format!(
-                "'{key}' was written before its space had a bound. Remove `error`, or the type of a bounded \
-                 counter or a pool, from the space again, or run `solera backup` without it and `solera restore` \
-                 into a new cluster with it"
-            )),
-        }
+        self.occult.as_ref().map_or(Ok(()), solera_occult::Recovery::check)?;
+        self.check_bounds()
     }
 
     fn into_machine(self) -> Site {

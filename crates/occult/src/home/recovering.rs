@@ -44,6 +44,7 @@ impl Home {
             Record::Batch(..)
             | Record::Copies(..)
             | Record::Started(_)
+            | Record::HomeOf(_)
             | Record::Table(_)
             | Record::Handover(_)
             | Record::Took { .. } => {}

@@ -36,7 +36,7 @@ impl Occult {
             return Some(Part::Rest(Box::new(Rest {
                 incarnation: self.config.incarnation,
                 ceiling: self.home.ceiling(),
-                records: self.home.as_records(),
+                records: [vec![self.config.home_of_record()], self.home.as_records()].concat(),
                 hidden: self.store.all_hidden(),
                 hidden_decisions: self.home.hidden_decisions(),
                 positions: self.replica.positions(),

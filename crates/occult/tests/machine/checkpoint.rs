@@ -197,6 +197,44 @@ fn batch(after: u64, name: &str, value: &str) -> Body {
     Body::Batch(Batch { epoch: 0, start: 1, after, end: after + 1, entries, progress })
 }
 
+/// Reads data with other homes of keys: from a checkpoint if `saved`, or else from records.
+fn reopen(written: Journaled, home: Address, saved: bool) -> Result<(), String> {
+    let config = Journaled::new(home).config;
+    let mut recovery = Recovery::new(config, &Members::new(2));
+    if saved {
+        let mut checkpoint = Checkpoint::default();
+        while let Some(part) = written.worker.next_part(&mut checkpoint, 1) {
+            let mut bytes = Vec::new();
+            Occult::encode_part(&part, &mut bytes);
+            recovery.take_part(&bytes)?;
+        }
+    } else {
+        written.records.iter().try_for_each(|record| recovery.take_record(record))?;
+    }
+    recovery.check()
+}
+
+/// A key of another home is in another shard, in which sessions do not look for its writes.
+#[test]
+fn data_is_refused_if_the_home_of_its_space_has_changed() {
+    for (home, other, saved) in
+        [(ME, OTHER, false), (ME, OTHER, true), (OTHER, ME, false), (OTHER, ME, true)]
+    {
+        let mut worker = Journaled::new(home);
+        assert_eq!(reopen(worker, other, saved), Ok(()), "there is no data yet");
+        worker = Journaled::new(home);
+        if home == ME {
+            let stamp = prepare(&mut worker, 1, ("a", "old"));
+            commit(&mut worker, 1, stamp);
+        } else {
+            worker.give(batch(0, "a", "old"));
+        }
+        let error = reopen(worker, other, saved).unwrap_err();
+        assert!(error.starts_with("'a' was written while the space with the prefix ''"), "{error}");
+        assert!(error.contains("`home`") && error.ends_with("`solera home move`"), "{error}");
+    }
+}
+
 /// The position in the checkpoint must not be later than the values.
 #[test]
 fn a_batch_that_arrives_while_a_checkpoint_is_written_survives() {
