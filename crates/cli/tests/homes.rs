@@ -4,13 +4,14 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Folder, Node, SOLERA, Up, eventually, free_ports, ok, solera, text};
+use common::{Folder, Node, Process, SOLERA, Up, eventually, free_ports, ok, solera, text};
 use solera::{Client, Error, Value};
 use tokio::task::JoinSet;
 
@@ -31,6 +32,9 @@ level = 'pcpsi'
 home = 'us'
 ";
 
+/// A single site.
+const SITE: &str = "[[site]]\nname = 'us'\n";
+
 /// Configuration of `solera up` with three sites.
 fn in_one_process() -> Up {
     let sites = SITES.map(|name| format!("[[site]]\nname = '{name}'\n")).concat();
@@ -49,9 +53,11 @@ fn refused(port: u16, folder: &Folder, settings: &str) -> String {
     let (file, data) = (folder.file("changed.toml", settings), folder.at("data"));
     let mut up = Command::new(SOLERA);
     up.args(["up", "--port", &port.to_string()]).args(common::keeping(&file, &data));
-    let output = up.output().unwrap();
-    assert!(!output.status.success());
-    text(&output.stderr)
+    let mut up = Process::start(up.stdout(Stdio::piped()));
+    let mut said = BufReader::new(up.child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(!said.any(|line| line.contains("Ctrl-C")), "it has started with\n{settings}");
+    assert!(!up.wait().success());
+    up.log()
 }
 
 #[tokio::test]
@@ -81,6 +87,29 @@ async fn a_space_that_has_data_keeps_its_home() {
     let up = Up::again(up.port, &common::keeping(&file, &data));
     let mut client = up.client(2).await;
     assert_eq!(client.get("w:1").await.unwrap().as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn a_space_that_has_data_keeps_or_lacks_the_level_pcpsi() {
+    let settings = format!("[[space]]\nname = 'c'\nprefix = 'c:'\nlevel = 'causal'\n{SITE}");
+    let settings = format!("{}{settings}", SPACES.replace("f = 1", "f = 0"));
+    let folder = Folder::new();
+    let (file, data) = (folder.file("s.toml", &settings), folder.at("data"));
+    let mut up = Up::start(&common::keeping(&file, &data));
+    let mut client = up.client(1).await;
+    client.set("s:1", "1").await.unwrap();
+    client.command(&["HSET", "c:1", "a", "1"]).await.unwrap();
+    drop(client);
+    up.kill();
+    let said = refused(up.port, &folder, &settings.replace("'causal'", "'pcpsi'"));
+    assert!(said.contains("'c:1' was written while its space had another level than"), "{said}");
+    assert!(said.contains("`solera backup`, and `solera restore`"), "{said}");
+    // The space `west` still has level pcpsi, so that the nodes run its protocol.
+    let said = refused(up.port, &folder, &settings.replacen("'pcpsi'", "'causal'", 1));
+    assert!(said.contains("'s:1' was written while its space had level 'pcpsi'"), "{said}");
+    let up = Up::again(up.port, &common::keeping(&file, &data));
+    let mut client = up.client(1).await;
+    assert_eq!(client.get("s:1").await.unwrap().as_deref(), Some("1"));
 }
 
 /// Three sites of one node each.

@@ -884,6 +884,11 @@ fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
             (space.prefix.as_bytes().to_vec(), home)
         });
         config = config.with_occult(spec.occult_shards(), homes.collect());
+        let spaces = spec
+            .spaces
+            .iter()
+            .map(|space| (space.prefix.as_bytes().to_vec(), matches!(space.runs, Runs::Occult(_))));
+        config.occult_spaces = spaces.collect();
         if let Some(occult) = &mut config.occult {
             occult.timing.idle = idle;
             occult.scheme = solera_session::scheme(spec);

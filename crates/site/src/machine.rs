@@ -31,6 +31,9 @@ pub struct Config {
     pub primary: Option<solera_primary::Config>,
     /// Configuration of `occult`, if the worker runs it.
     pub occult: Option<solera_occult::Config>,
+    /// Prefixes of keys, the longest first, and whether `occult` runs their space. Empty: it runs
+    /// all keys that it gets.
+    pub occult_spaces: Arc<[(Vec<u8>, bool)]>,
     /// Configuration of `reservations`, if the worker runs it. UniStore's configuration then names
     /// the keys with error bounds.
     pub reservations: Option<solera_reservations::Config>,
@@ -115,7 +118,9 @@ pub struct Checkpoint {
 impl From<solera_unistore::Config> for Config {
     fn from(unistore: solera_unistore::Config) -> Config {
         let (primary, occult, reservations) = (None, None, None);
-        Config { unistore, primary, occult, reservations, creek: None, trial: None }
+        let occult_spaces = Arc::new([]);
+        let (creek, trial) = (None, None);
+        Config { unistore, primary, occult, occult_spaces, reservations, creek, trial }
     }
 }
 

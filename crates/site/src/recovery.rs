@@ -1,5 +1,8 @@
 //! Rebuilds a worker's machine from its journal.
 
+use std::sync::Arc;
+
+use solera_data::{Key, RESERVED};
 use solera_machine::{Foreign, Protocol};
 use solera_procedures::SpaceProcedures;
 
@@ -15,6 +18,8 @@ pub struct Recovery {
     creek: Option<solera_creek::Recovery<SpaceProcedures>>,
     trial: Option<solera_trial::Recovery>,
     host: Host,
+    /// See [`Config::occult_spaces`].
+    occult_spaces: Arc<[(Vec<u8>, bool)]>,
     /// Whether the data contains some of `reservations`.
     has_reservations: bool,
 }
@@ -33,8 +38,18 @@ impl Recovery {
         let host = Host::of(&config.unistore);
         let unistore = solera_unistore::Recovery::new(config.unistore, seed);
         let trial = config.trial.map(solera_trial::Recovery::new);
-        let has_reservations = false;
-        Recovery { unistore, primary, occult, reservations, creek, trial, host, has_reservations }
+        let occult_spaces = config.occult_spaces;
+        Recovery {
+            unistore,
+            primary,
+            occult,
+            reservations,
+            creek,
+            trial,
+            host,
+            occult_spaces,
+            has_reservations: false,
+        }
     }
 
     /// Returns the recovery of `primary`.
@@ -82,6 +97,29 @@ impl Recovery {
     fn trial(&mut self) -> Result<&mut solera_trial::Recovery, String> {
         let not_here = || "bytes of protocol 255 (trial), which this worker does not run".into();
         self.trial.as_mut().ok_or_else(not_here)
+    }
+
+    /// Checks that keys have not lost or gained the level `pcpsi`: their data would be hidden.
+    fn check_occult(&self) -> Result<(), String> {
+        let Some(occult) = &self.occult else { return Ok(()) };
+        occult.check()?;
+        let runs = |key: &Key| {
+            let of = self.occult_spaces.iter().find(|(prefix, _)| key.starts_with(prefix));
+            of.map(|(_, runs)| *runs)
+        };
+        let own = |key: &&Key| !key.starts_with(RESERVED.as_bytes());
+        let gained = self.unistore.each_key().filter(own).find(|key| runs(key) == Some(true));
+        let lost = occult.each_key().find(|key| runs(key) == Some(false));
+        let (key, level) = match (gained, lost) {
+            (Some(key), _) => (key, "another level than 'pcpsi'"),
+            (_, Some(key)) => (key, "level 'pcpsi'"),
+            (None, None) => return Ok(()),
+        };
+        Err(format!(
+            "'{key}' was written while its space had {level}, and with the present one its data would be hidden. \
+             Restore the level in solera.toml. To change it, then run `solera backup`, and `solera restore` into a new \
+             cluster in which the space has the new level"
+        ))
     }
 
     /// Checks that the machine of error bounds has all updates of its keys.
@@ -132,7 +170,7 @@ impl solera_machine::Recovery for Recovery {
     }
 
     fn check(&self) -> Result<(), String> {
-        self.occult.as_ref().map_or(Ok(()), solera_occult::Recovery::check)?;
+        self.check_occult()?;
         self.check_bounds()
     }
 
