@@ -315,9 +315,6 @@ impl GatewaySession {
         if stored.timestamp.greatest(SITE) > Stamp(most.min(STAMP_END - 1)) {
             return Err(wrong("it depends on a time that is still to come"));
         }
-        let Scheme::Temporal(_) = stored.timestamp.scheme() else {
-            return Err(wrong("its timestamp is not of the temporal encoding"));
-        };
         if stored.risk.len() > MOST_LIVES {
             return Err(wrong("it depends on more masters than a cluster can have"));
         }

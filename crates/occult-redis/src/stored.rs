@@ -10,6 +10,8 @@ use crate::risk::{Life, Risk};
 
 /// First byte of a timestamp.
 const VERSION: u8 = 1;
+/// First byte of the temporal encoding of causal timestamps, which gateways use.
+const TEMPORAL: u8 = 2;
 /// First bytes of an envelope.
 const ENVELOPE: &[u8] = b"\0OCCULT\x01";
 
@@ -69,6 +71,9 @@ pub(crate) struct Stored {
 pub(crate) enum Damage {
     #[error("it is not of version {VERSION}")]
     Version,
+    /// A timestamp of another encoding. Contains its first byte.
+    #[error("it has encoding {0} instead of {TEMPORAL} (temporal)")]
+    Encoding(u8),
     #[error("{0}")]
     Unreadable(#[from] solera_occult::Unreadable),
     #[error("its list of replication offsets is malformed")]
@@ -107,6 +112,10 @@ impl Stored {
             b'r' => Kind::Removed,
             _ => return Err(Damage::Version),
         };
+        // The other encodings have other numbers, from which no useful error would follow.
+        if let Some(encoding) = rest.first().filter(|encoding| **encoding != TEMPORAL) {
+            return Err(Damage::Encoding(*encoding));
+        }
         let (timestamp, mut rest) = CausalTimestamp::decode(rest, DEFAULT_SHARDS)?;
         let count = take_number(&mut rest).ok_or(Damage::Risk)?;
         let mut risk = Risk::default();

@@ -82,12 +82,17 @@ async fn foreign_and_damaged_data_lead_to_specific_errors() {
         }
         fails(&mut session, &format!("SET {key} 2"), &["DAMAGED", &key]).await;
     }
-    // A timestamp of another encoding: a number of exact entries.
-    foreign(&cluster, "exact", &["SET", "exact", "1"]);
-    session.update(call("SET exact 1")).await.unwrap();
-    foreign(&cluster, "exact", &["SET", &stamp("exact"), "\u{1}v\0\0\0"]);
-    assert_eq!(session.read(&call("GET exact")).await, Ok(bulk("1")));
-    fails(&mut session, "SET exact 2", &["DAMAGED", "exact", "encoding 0"]).await;
+    // Timestamps of other encodings.
+    session.update(call("SET other 1")).await.unwrap();
+    for encoding in ["0", "1", "3", "4", "9"] {
+        // The rest is a temporal timestamp.
+        let change = "return redis.call('SETRANGE', KEYS[1], 2, string.char(ARGV[1]))";
+        foreign(&cluster, "other", &["EVAL", change, "1", &stamp("other"), encoding]);
+        let says = format!("has encoding {encoding} instead of 2 (temporal)");
+        for words in ["GET other", "SET other 2"] {
+            fails(&mut session, words, &["DAMAGED", "other", &says]).await;
+        }
+    }
 
     // Damaged and missing records.
     session.update(call("SET record 1")).await.unwrap();
@@ -232,7 +237,8 @@ async fn clocks_and_tokens_that_are_ahead_drag_no_stamps_along() {
     // Tokens with a correct sum: of another encoding, of more shards, of too many masters.
     let (stamp, lives) = (b"\x01v\x02\x08\0", [[1, 2, 3, 4, 5, 6, 7, 8, 9]; 1001].concat());
     for (bytes, why) in [
-        (b"\x01v\0\0\0".to_vec(), "not of the temporal encoding"),
+        (b"\x01v\0\0\0".to_vec(), "it has encoding 0 instead of 2 (temporal)"),
+        (b"\x01v\x03\x08\x01\x05".to_vec(), "it has encoding 3 instead of 2 (temporal)"),
         ([&stamp[..], &[1, 5, 0x80, 0x80, 1, 0]].concat(), "cannot be attached"),
         ([&stamp[..], &[0, 0xe9, 7], &many(&lives)].concat(), "more masters"),
         ([&stamp[..], &[0, 1, 1, 2, 3]].concat(), "replication offsets"),
