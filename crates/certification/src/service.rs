@@ -46,6 +46,8 @@ pub struct Service<W> {
     /// times are derived from the pair, so that neither times of other sites nor a wall clock that
     /// is set back affect them.
     unaided: (Monotonic, Timestamp),
+    /// Time when a message was last ignored because it has a time after [`Service::horizon`].
+    early: Option<Monotonic>,
 }
 
 /// Interval between ticks while there are transactions.
@@ -81,6 +83,7 @@ impl<W: Clone + Send> Service<W> {
             status_interval: config.timing.status_interval,
             begun: false,
             unaided: (now.monotonic, Timestamp::ZERO),
+            early: None,
             config,
         }
     }
@@ -280,6 +283,15 @@ impl<W: Clone + Send> Service<W> {
         unaided.later(self.config.timing.max_ahead)
     }
 
+    /// Returns whether clocks may prevent an agreement: within `period`, a message was ignored
+    /// because its time is after the [horizon](Self::horizon), or this worker's own times are so
+    /// far ahead of its present clock that others ignore them.
+    pub fn clocks_differ(&self, now: Now, period: Duration) -> bool {
+        let wall = Timestamp::from_physical(now.physical);
+        self.early.is_some_and(|at| now.monotonic.since(at) < period)
+            || self.clock.last() > wall.later(self.config.timing.max_ahead)
+    }
+
     /// Sets the number of this run, which makes its transactions' identifiers unique. Must be
     /// called before [`Self::begin`].
     pub fn number_run(&mut self, run: u64) {
@@ -477,7 +489,11 @@ impl<W: Clone + Send + Sync> Service<W> {
     /// Handles a message of another worker, or of this one, to completion.
     pub fn handle(&mut self, now: Now, from: Address, message: Message<W>) {
         let is_other = from.site != self.config.me.site;
-        if !self.begun || (is_other && message.body.latest() > self.horizon(now)) {
+        let is_early = is_other && message.body.latest() > self.horizon(now);
+        if is_early {
+            self.early = Some(now.monotonic);
+        }
+        if !self.begun || is_early {
             self.counts.ignored += 1;
             return;
         }

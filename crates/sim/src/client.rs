@@ -252,7 +252,7 @@ impl Clients {
                         self.clients[index].claim = Some(claim);
                         self.finish(world, index, recorded, Status::Aborted);
                     }
-                    CommandError::Unavailable { tid: Some(tid) } => {
+                    CommandError::Unavailable { tid: Some(tid), .. } => {
                         self.record(world, recorded, Status::Unknown);
                         self.ask_outcome(world, index, tid);
                     }
@@ -261,7 +261,7 @@ impl Clients {
                         self.finish(world, index, recorded, Status::Unknown);
                     }
                     // A transaction without changes may have been certified nevertheless.
-                    CommandError::Unavailable { tid: None } => {
+                    CommandError::Unavailable { tid: None, .. } => {
                         self.finish(world, index, recorded, Status::Unknown);
                     }
                     _ => self.finish(world, index, recorded, Status::Aborted),

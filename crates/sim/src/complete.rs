@@ -245,7 +245,7 @@ impl CompleteReaders {
             (doing, Response::Failed(error)) => {
                 // Only a commit can leave the outcome unknown.
                 let known = match error {
-                    CommandError::Unavailable { tid } => tid.is_none(),
+                    CommandError::Unavailable { tid, .. } => tid.is_none(),
                     CommandError::Unconfirmed { .. } => false,
                     _ => true,
                 };

@@ -111,7 +111,8 @@ impl Internal {
             Some(Asker::Gift(ask)) => match response {
                 Response::Executed { outcome: Ok(_), .. }
                 | Response::Failed(
-                    CommandError::Unavailable { tid: Some(_) } | CommandError::Unconfirmed { .. },
+                    CommandError::Unavailable { tid: Some(_), .. }
+                    | CommandError::Unconfirmed { .. },
                 ) => Answered::Reservations(ask, solera_reservations::Answer::Unknown),
                 _ => Answered::Reservations(ask, solera_reservations::Answer::NotGiven),
             },
@@ -206,7 +207,7 @@ pub(crate) fn answer_of(response: Response) -> Answer {
     match response {
         Response::Executed { outcome: Ok(Outcome::Int(value)), .. } => Answer::Value(value),
         Response::Executed { outcome: Err(error), .. } => Answer::Refused(error.to_string()),
-        Response::Failed(error @ CommandError::Unavailable { tid: Some(_) }) => {
+        Response::Failed(error @ CommandError::Unavailable { tid: Some(_), .. }) => {
             Answer::Unknown(error.to_string())
         }
         Response::Failed(error) => Answer::Refused(error.to_string()),

@@ -254,6 +254,9 @@ pub enum CommandError {
         /// The transaction, which may still commit or abort. `None` if it was not submitted and so
         /// had no effect.
         tid: Option<TransactionId>,
+        /// Whether the clocks of sites seem to differ by more than is allowed, so that sites ignore
+        /// messages.
+        clocks: bool,
     },
     /// A site does not answer a complete read.
     SiteTimedOut {
@@ -390,16 +393,27 @@ impl fmt::Display for CommandError {
                 }
                 write!(f, "; nothing was changed, run the transaction again")
             }
-            CommandError::Unavailable { tid: None } => write!(
-                f,
-                "too few sites, or too few of their nodes, answer to agree on a strong transaction; nothing \
-                 was changed"
-            ),
-            CommandError::Unavailable { tid: Some(tid) } => write!(
-                f,
-                "too few sites, or too few of their nodes, answered to agree in time; the outcome of \
-                 transaction {tid} is not known: repeat SOLERA.OUTCOME {tid} until it is"
-            ),
+            CommandError::Unavailable { tid, clocks } => {
+                f.write_str("too few sites, or too few of their nodes, ")?;
+                f.write_str(match tid {
+                    None => "answer to agree on a strong transaction",
+                    Some(_) => "answered to agree in time",
+                })?;
+                if *clocks {
+                    f.write_str(
+                        ", perhaps because the clocks of sites differ by more than max_clock_skew_ms, \
+                         or did a while ago",
+                    )?;
+                }
+                match tid {
+                    None => f.write_str("; nothing was changed"),
+                    Some(tid) => write!(
+                        f,
+                        "; the outcome of transaction {tid} is not known: repeat SOLERA.OUTCOME \
+                         {tid} until it is"
+                    ),
+                }
+            }
             CommandError::NoStrong => {
                 write!(f, "this cluster's protocol has no strong transactions; nothing was changed")
             }

@@ -393,7 +393,7 @@ impl StoreSession {
                 self.pasts.join(&pasts);
                 Ok(())
             }
-            Response::Failed(CommandError::Unavailable { tid: Some(tid) }) => {
+            Response::Failed(CommandError::Unavailable { tid: Some(tid), .. }) => {
                 self.doubt = Some(Doubt { of: Lost::Named(tid), created });
                 Err(StoreError::OutcomeUnknown(format!("{tid} is not decided")))
             }

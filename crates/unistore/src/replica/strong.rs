@@ -455,7 +455,7 @@ impl Replica {
                 self.strong.service.release(tid, Outcome::Aborted(None));
             }
             self.strong.counts.unavailable += 1;
-            let error = CommandError::Unavailable { tid: None };
+            let error = self.unavailable(now, None);
             return self.worker.reply(request, Response::Failed(error));
         }
         let payloads: BTreeMap<_, _> =
@@ -641,6 +641,12 @@ impl Replica {
         self.strong.service.cancel(tid);
     }
 
+    /// Returns the error of a transaction on which the sites have not agreed in time.
+    fn unavailable(&self, now: Now, tid: Option<TransactionId>) -> CommandError {
+        let period = 2 * self.worker.config.timing.strong_timeout;
+        CommandError::Unavailable { tid, clocks: self.strong.service.clocks_differ(now, period) }
+    }
+
     /// Fails the requests of clients whose transactions take too long.
     fn give_up_late(&mut self, now: Now) {
         let patience = self.worker.config.timing.strong_timeout;
@@ -662,8 +668,8 @@ impl Replica {
             self.strong.certifying.remove(&request);
             self.strong.counts.unavailable += 1;
             self.strong.service.give_up(tid);
-            let tid = writes.then_some(tid);
-            self.worker.reply(request, Response::Failed(CommandError::Unavailable { tid }));
+            let error = self.unavailable(now, writes.then_some(tid));
+            self.worker.reply(request, Response::Failed(error));
         }
         // The operation of such a transaction may wait for transactions that cannot reach this
         // site.
@@ -678,7 +684,7 @@ impl Replica {
                 continue;
             }
             self.strong.counts.unavailable += 1;
-            let error = CommandError::Unavailable { tid: None };
+            let error = self.unavailable(now, None);
             self.worker.reply(request, Response::Failed(error));
         }
     }

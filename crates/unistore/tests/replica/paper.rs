@@ -958,6 +958,39 @@ fn strong_times_from_the_future_advance_no_clock() {
     assert!(stage.past(write).strong.ahead_of(wall) < Duration::from_secs(10));
 }
 
+/// The error of a transaction that is not decided names clocks only if messages were ignored.
+#[test]
+fn an_undecided_transaction_reports_that_clocks_may_differ() {
+    use solera_certification::{Ballot, Body, GroupId, Message as Certified};
+    for early in [false, true] {
+        let mut stage = Stage::new(&[1, 1, 1], None);
+        stage.pass(200, always);
+        let (past, key, op) = (Vector::zero(3), Key::from("k"), Op::IncrBy(1));
+        let write =
+            stage.ask(at(1, 0), Command::ExecuteStrong { past, key, op, kind: Kind::UPDATE });
+        if early {
+            let ballot = Ballot { configuration: 0, round: 0, leader: SiteId(0) };
+            let (upto, phases) = (Timestamp::ZERO, Vec::new());
+            let ceiling = Timestamp::from_physical(stage.now().physical);
+            let ceiling = ceiling.later(Duration::from_secs(600));
+            let (range, oldest) = ((None, None), Vec::new());
+            let body = Body::Status { ballot, ceiling, upto, range, phases, oldest };
+            let message = Message::Certification(Box::new(Certified { group: GroupId(0), body }));
+            let (now, from) = (stage.now(), at(0, 0));
+            let input = Input::Message { from, generation: 0, message };
+            stage.replicas.get_mut(&at(1, 0)).unwrap().handle(now, input);
+            stage.drain(at(1, 0));
+        }
+        stage.pass(6000, |from, to| from.site == to.site);
+        let reply = stage.reply(write);
+        let Response::Failed(error @ CommandError::Unavailable { clocks, .. }) = reply else {
+            panic!("{reply:?}");
+        };
+        assert_eq!(*clocks, early);
+        assert_eq!(error.to_string().contains("clocks of sites differ"), early, "{error}");
+    }
+}
+
 /// Commits a transaction of worker 0 of site 0 that writes eventual keys of both workers. Its
 /// messages to worker 1 arrive, but no confirmation does.
 fn unconfirmed(stage: &mut Stage) -> RequestId {
