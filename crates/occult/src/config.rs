@@ -227,9 +227,9 @@ impl Config {
         })
     }
 
-    /// Returns the record of the prefixes of keys and their homes.
-    pub(crate) fn home_of_record(&self) -> Record {
-        Record::HomeOf(self.home_of.to_vec())
+    /// Returns the record of the prefixes of keys and their homes, if there are any.
+    pub(crate) fn home_of_record(&self) -> Option<Record> {
+        (!self.home_of.is_empty()).then(|| Record::HomeOf(self.home_of.to_vec()))
     }
 
     /// Returns the shards of these writes.

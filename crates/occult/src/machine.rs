@@ -102,7 +102,9 @@ impl Occult {
     /// Records the start of the process.
     pub(crate) fn start(&mut self) {
         self.record(Record::Started(self.config.incarnation));
-        self.record(self.config.home_of_record());
+        if let Some(record) = self.config.home_of_record() {
+            self.record(record);
+        }
     }
 
     pub(crate) fn record(&mut self, record: Record) {

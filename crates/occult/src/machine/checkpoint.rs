@@ -36,7 +36,9 @@ impl Occult {
             return Some(Part::Rest(Box::new(Rest {
                 incarnation: self.config.incarnation,
                 ceiling: self.home.ceiling(),
-                records: [vec![self.config.home_of_record()], self.home.as_records()].concat(),
+                records: (self.config.home_of_record().into_iter())
+                    .chain(self.home.as_records())
+                    .collect(),
                 hidden: self.store.all_hidden(),
                 hidden_decisions: self.home.hidden_decisions(),
                 positions: self.replica.positions(),
