@@ -40,6 +40,10 @@ pub(crate) const CLOCK_STEP: Duration = Duration::from_millis(5);
 const CLOCK_IDLE: Duration = Duration::from_secs(1);
 /// Greatest number of steps of a clock that have no answer yet.
 const CLOCK_STEPS: usize = 64;
+/// Greatest number of leases that are renewed at the same time.
+const RENEWALS: usize = 32;
+/// Least time between two renewals of the lease of a slot.
+const RENEW_PAUSE: Duration = Duration::from_secs(1);
 /// A replica is read if its round trip is at most this much longer than the master's.
 const PREFERENCE: Duration = Duration::from_micros(500);
 
@@ -81,7 +85,9 @@ struct Known {
     slow: BTreeMap<ShardId, Instant>,
     /// The masters whose clocks this gateway advances, with the times when they were last wanted.
     wanted: BTreeMap<String, Instant>,
-    /// Slots whose leases are being renewed.
+    /// Masters whose clocks could not be advanced at some time.
+    unset: BTreeSet<String>,
+    /// Slots whose leases are being renewed, or were a moment ago.
     renewing: BTreeSet<ShardId>,
     lives: Lives,
     copies: Copies,
@@ -93,6 +99,8 @@ pub(crate) struct Cluster {
     means: Mutex<Means>,
     /// Lock that lets only one poll run at a time.
     polling: tokio::sync::Mutex<()>,
+    /// Permits of renewals of leases.
+    renewals: Arc<Semaphore>,
 }
 
 /// Returns the time of this process, in µs since 1970.
@@ -119,6 +127,7 @@ impl Cluster {
             known: Mutex::default(),
             means,
             polling: tokio::sync::Mutex::default(),
+            renewals: Arc::new(Semaphore::new(RENEWALS)),
         });
         cluster.refresh().await?;
         cluster.check_near().await?;
@@ -402,6 +411,10 @@ impl Cluster {
         if !self.known().renewing.insert(slot) {
             return;
         }
+        let Ok(permit) = Arc::clone(&self.renewals).try_acquire_owned() else {
+            self.known().renewing.remove(&slot);
+            return;
+        };
         let cluster = Arc::clone(self);
         tokio::spawn(async move {
             let mut request = Request::new("renew", slot, &[]);
@@ -409,6 +422,8 @@ impl Cluster {
             let until = Instant::now() + POLL_TIMEOUT;
             // If it fails, a later read tries it again.
             let _ = cluster.ask_master(slot, until, |means, _| request.encode(means)).await;
+            drop(permit);
+            tokio::time::sleep(RENEW_PAUSE).await;
             cluster.known().renewing.remove(&slot);
         });
     }
@@ -439,11 +454,15 @@ impl Cluster {
             tokio::spawn(async move {
                 let _permit = permit;
                 let answer = within(POLL_TIMEOUT, &master, node.ask(bytes, 0)).await;
-                // Requests of sessions handle other failures of the master.
-                if let Ok(Value::Error(text)) = answer
-                    && Redirection::read(&text, host_of(&master)) == Some(Redirection::NoFunctions)
-                {
-                    let _ = cluster.load(&node).await;
+                let Ok(Value::Error(text)) = answer else { return };
+                match Redirection::read(&text, host_of(&master)) {
+                    Some(Redirection::NoFunctions) => drop(cluster.load(&node).await),
+                    // The requests of sessions notice that a slot has moved.
+                    Some(_) => {}
+                    None if cluster.known().unset.insert(master.clone()) => {
+                        tracing::warn!("the clock of {master} does not advance: {text}");
+                    }
+                    None => {}
                 }
             });
         }

@@ -151,7 +151,7 @@ local function decimal(number) return string.format('%.0f', number) end
 
 local function write_record(slot)
   local words = { layout .. '2', decimal(slot.shown), slot.life, decimal(slot.off) }
-  if slot.tag then words[5] = '@' .. slot.tag .. ':' .. decimal(slot.lease) end
+  if slot.tag then words[5] = '@' .. slot.tag .. ':' .. slot.birth .. ':' .. decimal(slot.lease) end
   for _, gap in ipairs(slot.gaps) do words[#words + 1] = gap end
   return table.concat(words, ' ')
 end
@@ -171,9 +171,10 @@ local function read_record(text)
     fail('DAMAGED the record of the slot is not of version 1 or 2')
   end
   for i = 5, #words do
-    local tag, lease = words[i]:match('^@(%d+):(%d+)$')
+    local tag, birth, lease = words[i]:match('^@(%d+):(%d+):(%d+)$')
     if tag then
-      slot.tag, slot.lease = tag, tonumber(lease)
+      slot.tag, slot.birth, slot.lease = tag, birth, tonumber(lease)
+      if slot.lease >= STAMP_END then fail('DAMAGED the lease of the slot is out of range') end
     else
       slot.gaps[#slot.gaps + 1] = words[i]
     end
@@ -204,48 +205,58 @@ end
 
 -- ---- The master's clock --------------------------------------------------------------------------
 
--- Reads a clock: returns its stamp and the life of the master that advanced it; nothing if this
--- node does not have it. The clock lies in another slot than the keys of the request.
-local function read_clock(tag)
-  local text = redis.pcall('GET', 'solera:{' .. tag .. '}:c')
-  if type(text) ~= 'string' then return end
-  local stamp, life = text:match('^C1 (%d+) (%x+)$')
-  return tonumber(stamp), life
+-- Reads the text of a clock: its stamp, the life of the master that advances it, and the
+-- replication offset at which this master has begun it. A clock that was lost and begun again may
+-- be behind; the offset then differs.
+local function parse_clock(text)
+  local stamp, life, birth = text:match('^C1 (%d+) (%x+) (%d+)$')
+  return { stamp = tonumber(stamp), life = life, birth = birth }
 end
 
+-- Returns a clock of this node; an empty table if it does not have this clock. The clock lies in
+-- another slot than the keys of the request.
 local function clock_of(slot, tag)
   local known = slot.clocks[tag]
   if not known then
-    known = { read_clock(tag) }
+    local text = redis.pcall('GET', 'solera:{' .. tag .. '}:c')
+    known = type(text) == 'string' and parse_clock(text) or {}
     slot.clocks[tag] = known
   end
-  return known[1], known[2]
+  return known
 end
 
 -- Returns a stamp up to which readers may believe that the slot shows everything, because its
--- record names a clock. If the master has changed or does not have the clock any more, that is the
--- end of the lease.
+-- record names a clock. If the master has changed or does not have this clock any more, that is
+-- the end of the lease.
 local function believed(slot)
   if not slot.tag then return 0 end
-  local stamp = slot.life == slot.node.life and clock_of(slot, slot.tag)
-  return stamp and math.min(stamp, slot.lease) or slot.lease
+  local clock = clock_of(slot, slot.tag)
+  local goes_on = clock.life == slot.life and slot.life == slot.node.life and clock.birth == slot.birth
+  return goes_on and math.min(clock.stamp, slot.lease) or slot.lease
+end
+
+-- Returns this master's clock if records may name it. A clock far ahead of the master's time is
+-- damaged, or the time was set back.
+local function own_clock(slot)
+  if not clock_tag or slot.home.p then return end
+  local clock = clock_of(slot, clock_tag)
+  if clock.life == slot.node.life and clock.stamp < slot.time + LEASE then return clock end
 end
 
 -- Returns whether readers need a record that names this master's clock, or a longer lease.
 local function wants_lease(slot)
-  if not clock_tag or slot.home.p then return false end
-  local stamp, life = clock_of(slot, clock_tag)
-  return life == slot.node.life and not (slot.tag == clock_tag and slot.lease - stamp > LEASE * 3 / 4)
+  local clock = own_clock(slot)
+  return clock and not (slot.tag == clock_tag and slot.birth == clock.birth
+    and slot.lease - clock.stamp > LEASE * 3 / 4)
 end
 
 -- Lets the record name this master's clock, unless a transaction is undecided.
 local function grant_lease(slot)
-  slot.tag = nil
-  if not clock_tag or slot.home.p then return end
-  local stamp, life = clock_of(slot, clock_tag)
-  if life ~= slot.node.life then return end
-  slot.clock = math.max(slot.clock, stamp)
-  slot.tag, slot.lease = clock_tag, stamp + LEASE
+  local clock = own_clock(slot)
+  slot.tag = clock and clock_tag
+  if not clock then return end
+  slot.clock = math.max(slot.clock, clock.stamp)
+  slot.birth, slot.lease = clock.birth, clock.stamp + LEASE
 end
 
 -- Notes in the record that the slot's master has another life than at the slot's last change. After
@@ -850,21 +861,24 @@ end
 -- Advances this master's clock, which is KEYS[1], to the master's or the gateway's time, whichever
 -- is earlier, if the clock is at least this much behind.
 function requests.clock(keys, args)
-  local node, stamp, life = replication(), nil, nil
-  local text = redis.call('GET', keys[1])
-  if text then stamp, life = text:match('^C1 (%d+) (%x+)$') end
-  stamp = tonumber(stamp) or 0
+  local node, text = replication(), redis.call('GET', keys[1])
+  local clock = text and parse_clock(text) or {}
   local now = math.min(time(), tonumber(args[1]))
-  if life ~= node.life or now - stamp >= tonumber(args[2]) then
-    redis.call('SET', keys[1], 'C1 ' .. decimal(math.max(stamp, now)) .. ' ' .. node.life)
+  if clock.life ~= node.life then
+    clock = { stamp = math.max(clock.stamp or 0, now), birth = decimal(node.off) }
+  elseif now - clock.stamp < tonumber(args[2]) then
+    return { 'OK' }
   end
+  local stamp = decimal(math.max(clock.stamp, now))
+  redis.call('SET', keys[1], table.concat({ 'C1', stamp, node.life, clock.birth }, ' '))
   return { 'OK' }
 end
 
--- Lets the slot's record name the clock, or extends the lease. The slot shows no more than before.
+-- Lets the slot's record name the clock, or extends the lease. A slot without a record gets none:
+-- it may have lost its record.
 function requests.renew(keys, args)
   local slot = open(keys, tonumber(args[1]))
-  if slot.changed or wants_lease(slot) then save(keys, slot) end
+  if not slot.new and (slot.changed or wants_lease(slot)) then save(keys, slot) end
   return { 'OK' }
 end
 

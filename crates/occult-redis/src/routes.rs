@@ -20,7 +20,8 @@ pub(crate) struct Routes {
     owners: Vec<Owners>,
     /// Index in `owners` of each slot.
     slots: Vec<Option<usize>>,
-    /// For each master, its first slot, which contains its clock.
+    /// For each master, its last slot, which contains its clock. Resharding moves the first slots of
+    /// a master first.
     clocks: BTreeMap<String, ShardId>,
 }
 
@@ -38,11 +39,11 @@ impl Routes {
             };
             let mut nodes = nodes.iter().map(|node| address(node, host));
             let master = nodes.next()??;
-            let (from, to) = (u16::try_from(*from).ok()?, usize::try_from(*to).ok()?);
-            let clock = routes.clocks.entry(master.clone()).or_insert(ShardId(from));
-            *clock = ShardId(from).min(*clock);
+            let (from, to) = (u16::try_from(*from).ok()?, u16::try_from(*to).ok()?);
+            let last = routes.clocks.entry(master.clone()).or_insert(ShardId(to));
+            *last = ShardId(to).max(*last);
             let owners = Owners { master, replicas: nodes.flatten().collect() };
-            let from = usize::from(from);
+            let (from, to) = (usize::from(from), usize::from(to));
             let number = routes.owners.len();
             routes.slots.get_mut(from..=to)?.fill(Some(number));
             routes.owners.push(owners);
@@ -176,15 +177,15 @@ mod tests {
             ("me:1", &["b:2".to_owned()][..])
         );
         assert_eq!(routes.owners(ShardId(6)), None);
-        assert_eq!(routes.clock_of("me:1"), Some(ShardId(0)));
-        assert_eq!(routes.clock_of("[::1]:3"), Some(ShardId(7)));
+        assert_eq!(routes.clock_of("me:1"), Some(ShardId(5)));
+        assert_eq!(routes.clock_of("[::1]:3"), Some(ShardId(16383)));
         assert_eq!(routes.owners(ShardId(16383)).unwrap().master, "[::1]:3");
         routes.moved(ShardId(6), "[::1]:3");
         routes.moved(ShardId(5), "c:9");
         assert_eq!(routes.owners(ShardId(6)).unwrap().master, "[::1]:3");
         assert_eq!(routes.owners(ShardId(5)).unwrap().master, "c:9");
         assert_eq!(routes.masters().len(), 3);
-        routes.moved(ShardId(7), "c:9");
+        routes.moved(ShardId(16383), "c:9");
         assert_eq!(routes.clock_of("[::1]:3"), None);
         assert!(
             Routes::parse(&Value::Array(vec![range(0, 20000, vec![node("a", 1)])]), "a").is_none()

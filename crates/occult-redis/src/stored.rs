@@ -181,6 +181,8 @@ pub(crate) struct Record {
 pub(crate) struct Lease {
     /// Tag of the slot with the clock.
     pub(crate) tag: u32,
+    /// Replication offset at which the master has begun the clock.
+    pub(crate) birth: u64,
     /// Greatest stamp that the slot may show because of the clock.
     pub(crate) until: Stamp,
 }
@@ -191,16 +193,20 @@ pub(crate) struct Clock {
     /// Tag of its slot.
     pub(crate) tag: u32,
     pub(crate) stamp: Stamp,
-    /// Life of the master that advanced it.
+    /// Life of the master that advances it.
     pub(crate) life: Life,
+    /// Replication offset at which this master has begun it.
+    pub(crate) birth: u64,
 }
 
 impl Clock {
     /// Reads the clock in the slot with this tag.
     pub(crate) fn parse(tag: u32, bytes: &[u8]) -> Option<Clock> {
         let text = std::str::from_utf8(bytes).ok()?;
-        let (of, life) = text.strip_prefix("C1 ")?.split_once(' ')?;
-        Some(Clock { tag, stamp: stamp(of).ok()?, life: life.parse().ok()? })
+        let words: Vec<&str> = text.split(' ').collect();
+        let ["C1", of, life, birth] = words[..] else { return None };
+        let (stamp, life, birth) = (stamp(of).ok()?, life.parse().ok()?, number(birth).ok()?);
+        Some(Clock { tag, stamp, life, birth })
     }
 }
 
@@ -246,15 +252,18 @@ impl Record {
     /// Returns the stamp up to which the copy shows the slot, by a clock that was read before the
     /// record at the same node; `None` if the record does not name this clock.
     pub(crate) fn shown_by(&self, clock: &Clock) -> Option<Stamp> {
-        let lease = self.lease.filter(|lease| lease.tag == clock.tag && self.life == clock.life)?;
-        Some(self.shown.max(clock.stamp.min(lease.until)))
+        let lease = self.lease?;
+        let is_it = (lease.tag, lease.birth, self.life) == (clock.tag, clock.birth, clock.life);
+        is_it.then(|| self.shown.max(clock.stamp.min(lease.until)))
     }
 }
 
 impl Lease {
     fn parse(text: &str) -> Result<Lease, NotARecord> {
-        let (tag, until) = text.trim_start_matches('@').split_once(':').ok_or(NotARecord)?;
-        Ok(Lease { tag: tag.parse().map_err(|_| NotARecord)?, until: stamp(until)? })
+        let words: Vec<&str> = text.trim_start_matches('@').split(':').collect();
+        let [tag, birth, until] = words[..] else { return Err(NotARecord) };
+        let tag = tag.parse().map_err(|_| NotARecord)?;
+        Ok(Lease { tag, birth: number(birth)?, until: stamp(until)? })
     }
 }
 
@@ -348,7 +357,7 @@ mod tests {
         let foreign =
             ["", "S3 17 00000000000000ff 42", "S1 17 ff 42", "S1 17", "S1 -1 00000000000000ff 1"];
         let large = "S1 9007199254740992 00000000000000ff 42";
-        let lease = "S2 17 00000000000000ff 42 @5:";
+        let lease = "S2 17 00000000000000ff 42 @5:40";
         for text in foreign.into_iter().chain([large, "S1 17 00000000000000ff 42 x", lease]) {
             assert_eq!(Record::parse(text.as_bytes()), Err(NotARecord), "{text}");
         }
@@ -357,15 +366,16 @@ mod tests {
     #[test]
     fn a_clock_extends_records_that_name_it() {
         let parse = |text: &str| Record::parse(text.as_bytes()).unwrap();
-        let clock = Clock::parse(5, b"C1 30 00000000000000ff").unwrap();
+        let clock = Clock::parse(5, b"C1 30 00000000000000ff 9").unwrap();
         let of = |text: &str| parse(text).shown_by(&clock).map(|stamp| stamp.0);
-        assert_eq!(of("S2 17 00000000000000ff 42 @5:40"), Some(30));
-        assert_eq!(of("S2 17 00000000000000ff 42 @5:20 *:?:0:8:0"), Some(20), "the lease ends");
-        assert_eq!(of("S2 35 00000000000000ff 42 @5:40"), Some(35));
+        assert_eq!(of("S2 17 00000000000000ff 42 @5:9:40"), Some(30));
+        assert_eq!(of("S2 17 00000000000000ff 42 @5:9:20 *:?:0:8:0"), Some(20), "the lease ends");
+        assert_eq!(of("S2 35 00000000000000ff 42 @5:9:40"), Some(35));
+        assert_eq!(of("S2 17 00000000000000ff 42 @5:8:40"), None, "a clock that was lost");
         assert_eq!(of("S2 17 00000000000000ff 42"), None);
-        assert_eq!(of("S2 17 00000000000000ff 42 @6:40"), None, "another clock");
-        assert_eq!(of("S2 17 00000000000000fe 42 @5:40"), None, "another life");
-        for damaged in ["", "30", "C1 30", "C1 30 ff", "C2 30 00000000000000ff"] {
+        assert_eq!(of("S2 17 00000000000000ff 42 @6:9:40"), None, "another clock");
+        assert_eq!(of("S2 17 00000000000000fe 42 @5:9:40"), None, "another life");
+        for damaged in ["", "30", "C1 30", "C1 30 ff 9", "C2 30 00000000000000ff 9"] {
             assert_eq!(Clock::parse(5, damaged.as_bytes()), None, "{damaged}");
         }
     }

@@ -50,7 +50,7 @@ impl<'a> Master<'a> {
         let name = format!("S{}:{}", self.clock, args[0]);
         let words = [&["FCALL", &self.library, &count], &all[..], &[&name], &args[1..]].concat();
         let Value::Array(answer) = self.node.raw(&words) else { panic!("{words:?}") };
-        (text(&answer[0]), answer[2..].to_vec())
+        (text(&answer[0]), answer.get(2..).unwrap_or_default().to_vec())
     }
 
     fn request(&self, name: &str, tid: &str, deadline: u64, again: bool) -> (String, Vec<Value>) {
@@ -158,7 +158,7 @@ fn prepared(at: &Master<'_>, later: u64) {
 fn record_of(at: &Master<'_>) -> (u64, Option<u64>) {
     let record = text(&at.node.raw(&["GET", &at.records[0]]));
     let words: Vec<&str> = record.split(' ').collect();
-    let lease = words.get(4).and_then(|word| word.strip_prefix('@')?.split_once(':'));
+    let lease = words.get(4).and_then(|word| word.strip_prefix('@')?.rsplit_once(':'));
     (words[1].parse().unwrap(), lease.map(|(_, end)| end.parse().unwrap()))
 }
 
@@ -211,9 +211,22 @@ async fn no_stamp_is_below_the_clock_that_its_record_names() {
     assert_eq!(at.about("decide", "t3", later, &[""]).0, "APPLIED");
     let (shown, lease) = record_of(&at);
     assert!(shown >= clock && lease.is_some());
-    // The clock is lost: readers may still believe everything up to the end of the lease.
+    // The clock is lost, and begun again: readers may still believe everything up to the end of the
+    // lease.
     at.node.raw(&["DEL", &at.clock_key()]);
+    at.advance(clock - 9_000_000);
     assert_eq!(at.request_at(1, "execute", "t4", later, false).0, "OK");
     assert!(record_of(&at).0 > lease.unwrap());
+    // A damaged clock names no slot.
+    at.node.raw(&["SET", &at.clock_key(), "C1 9007199254740991 0000000000000000 1"]);
+    let info = text(&at.node.raw(&["INFO", "replication"]));
+    let life = info.lines().find_map(|line| line.strip_prefix("master_replid:")).unwrap();
+    let far = format!("C1 9007199254740991 {} 1", &life[..16]);
+    at.node.raw(&["SET", &at.clock_key(), &far]);
+    assert_eq!(at.request("execute", "t5", later, false).0, "OK");
     assert_eq!(record_of(&at).1, None);
+    // A slot without a record gets none from a renewal: it may have lost its record.
+    at.node.raw(&["DEL", &at.records[0], &at.records[1]]);
+    assert_eq!(at.call(&[], &["renew", &micros().to_string()]).0, "OK");
+    assert_eq!(at.node.raw(&["EXISTS", &at.records[0]]), Value::Integer(0));
 }

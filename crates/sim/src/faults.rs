@@ -50,6 +50,8 @@ pub(crate) enum Fault {
     Jump(usize, usize, i64),
     /// Messages to and from a worker within its site take this many nanoseconds longer.
     Slow(usize, usize, u64),
+    /// A site's replica of a shard of Occult shows writes this many milliseconds later; 0 ends it.
+    SlowShard(usize, u16, u64),
     /// A fault of a worker with a journal, or of its disk.
     Disk(usize, usize, DiskFault),
 }
@@ -86,6 +88,7 @@ impl Fault {
             Fault::MoveLeaders(site) => Fault::MoveLeaders(of(site)),
             Fault::Jump(site, worker, by) => Fault::Jump(of(site), worker, by),
             Fault::Slow(site, worker, by) => Fault::Slow(of(site), worker, by),
+            Fault::SlowShard(site, shard, by) => Fault::SlowShard(of(site), shard, by),
             Fault::Disk(site, worker, fault) => Fault::Disk(of(site), worker, fault),
         }
     }

@@ -94,7 +94,9 @@ impl Look {
         let clocked = record.as_ref().zip(clock).and_then(|(of, clock)| of.shown_by(&clock));
         let lease = record.as_ref().and_then(|record| record.lease);
         let left = |clock: Clock| lease.map_or(0, |it| it.until.0.saturating_sub(clock.stamp.0));
-        let wants_lease = clock.is_some_and(|clock| clocked.is_none() || left(clock) < RENEW_US);
+        let short = |clock| clocked.is_none() || left(clock) < RENEW_US;
+        // A slot may have lost its record, which must be noticed.
+        let wants_lease = record.is_some() && clock.is_some_and(short);
         Ok(Look { reply, stored, record, timestamp, clocked, wants_lease })
     }
 
@@ -175,6 +177,9 @@ impl Gateway {
         }
         if call.words[0] == b"GET" {
             let Some(look) = self.look_at_string(address, call).await? else { return Ok(None) };
+            if is_master && self.is_from_the_past(look.record.as_ref()) {
+                return Ok(None);
+            }
             if !look.is_unclear() {
                 let whole = is_master || look.is_whole(look.reply != Value::Null);
                 return Ok(look.checked(call, is_master)?.filter(|_| whole));

@@ -9,6 +9,7 @@ use solera_time::SiteId;
 
 use super::Scenario;
 use crate::faults::Fault;
+use crate::queue::MS;
 use crate::random::Random;
 
 /// How workers run Occult.
@@ -30,6 +31,23 @@ pub(crate) struct OccultShape {
     pub(crate) moves: bool,
     /// The rule that is taken out.
     pub(crate) without: Without<Rule>,
+}
+
+/// Adds replicas of shards that show writes late, for a part of the time with faults. They are drawn
+/// apart from everything else.
+fn slow_shards(scenario: &mut Scenario, shards: u16) {
+    let mut random = Random::new(scenario.seed.wrapping_mul(6_700_417).wrapping_add(29));
+    let end = scenario.faults.iter().map(|(at, _)| *at).max().unwrap_or(2_000 * MS);
+    for _ in 0..random.below(3) {
+        let at = random.within(50 * MS, end);
+        let until = (at + random.within(20, 1_500) * MS).min(end);
+        let site = random.below(scenario.topology.workers.len());
+        let shard = random.below(usize::from(shards)) as u16;
+        let by = random.within(5, 2_000);
+        scenario.faults.push((at, Fault::SlowShard(site, shard, by)));
+        scenario.faults.push((until, Fault::SlowShard(site, shard, 0)));
+    }
+    scenario.faults.sort_by_key(|(at, _)| *at);
 }
 
 /// Prefix of the keys that have their home at one site, in some seeds.
@@ -65,6 +83,7 @@ impl OccultShape {
         };
         let schemes =
             [Scheme::Exact, Scheme::PerSite(2), Scheme::Temporal(3), Scheme::Structural(3)];
+        slow_shards(scenario, shards);
         OccultShape {
             shards,
             homes,

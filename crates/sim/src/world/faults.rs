@@ -1,11 +1,12 @@
 //! Faults of links, sites, clocks and disks.
 
-use solera_machine::Address;
+use solera_machine::{Address, RequestId};
+use solera_occult::{Command, ShardId};
 use solera_site::Message;
 use solera_time::SiteId;
 
 use super::links::Links;
-use super::{Due, SiteState, World, WorldEvent};
+use super::{Due, SiteState, Worker, World, WorldEvent};
 use crate::faults::Fault;
 use crate::faults::ambush::{Ambush, AmbushFault};
 use crate::faults::disks::DiskFault;
@@ -125,6 +126,26 @@ impl World {
                     self.tally.count("slow workers");
                 }
             }
+            Fault::SlowShard(site, shard, delay_ms) => self.slow_shard(site, shard, delay_ms),
+        }
+    }
+
+    /// Delays the writes of a shard of Occult at a site's replica, as `solera fault slow` does.
+    fn slow_shard(&mut self, site: usize, shard: u16, delay_ms: u64) {
+        let site = SiteId(site as u8);
+        let shard = ShardId(shard);
+        let owner = |worker: &Worker| {
+            let occult = worker.machine().occult()?;
+            Some(occult.config().owner(site, shard))
+        };
+        let Some(address) = self.workers.iter().find_map(|(_, worker)| owner(worker)) else {
+            return;
+        };
+        let command = Command::Slow { shard, delay_ms };
+        // Its reply has no receiver.
+        if self.example_command(address, RequestId(u64::MAX), command.into(), false) && delay_ms > 0
+        {
+            self.tally.count("slow shards");
         }
     }
 
