@@ -20,8 +20,8 @@ pub(crate) struct Routes {
     owners: Vec<Owners>,
     /// Index in `owners` of each slot.
     slots: Vec<Option<usize>>,
-    /// For each master, its last slot, which contains its clock. Resharding moves the first slots of
-    /// a master first.
+    /// For each master, its last slot, which contains its clock. Resharding moves the first slots
+    /// of a master first.
     clocks: BTreeMap<String, ShardId>,
 }
 

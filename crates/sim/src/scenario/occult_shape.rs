@@ -33,8 +33,8 @@ pub(crate) struct OccultShape {
     pub(crate) without: Without<Rule>,
 }
 
-/// Adds replicas of shards that show writes late, for a part of the time with faults. They are drawn
-/// apart from everything else.
+/// Adds replicas of shards that show writes late, for a part of the time with faults. They are
+/// drawn apart from everything else.
 fn slow_shards(scenario: &mut Scenario, shards: u16) {
     let mut random = Random::new(scenario.seed.wrapping_mul(6_700_417).wrapping_add(29));
     let end = scenario.faults.iter().map(|(at, _)| *at).max().unwrap_or(2_000 * MS);
