@@ -5,87 +5,17 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, Write};
 use std::net::SocketAddr;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{
-    Folder, Inline, Node, SOLERA, agree, eventually, field_of, free_ports, solera, text, wait_until,
-};
+use common::nodes::{Plan, SITES, try_ask};
+use common::{Inline, Node, agree, eventually, field_of, wait_until};
 
-const SITES: [&str; 3] = ["eu", "us", "ap"];
 const SPACE: &str = "[[space]]\nname = 'stock'\nprefix = 's:'\nlevel = 'speculative'\n";
-
-struct Plan {
-    port: u16,
-    folder: Folder,
-}
-
-impl Plan {
-    /// Starts three sites of one node each.
-    async fn start() -> (Plan, Vec<Node>) {
-        let plan = Plan { port: free_ports(&["127.0.0.1"]), folder: Folder::new() };
-        let mut file = format!("f = 1\n{SPACE}");
-        for (site, name) in SITES.iter().enumerate() {
-            let [resp, peer, admin] = [0, 1, 2].map(|purpose| plan.at(site, purpose));
-            file += &format!(
-                "[[site]]\nname = '{name}'\n[[site.node]]\nresp = '{resp}'\npeer = '{peer}'\n\
-                 admin = '{admin}'\n"
-            );
-        }
-        plan.folder.file("solera.toml", &file);
-        let nodes: Vec<Node> = (0..3).map(|site| plan.run(site, &[])).collect();
-        for node in &nodes {
-            eventually(node, async || node.is_ready() && node.reaches_all()).await;
-        }
-        (plan, nodes)
-    }
-
-    fn at(&self, site: usize, purpose: u16) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.port + 3 * site as u16 + purpose))
-    }
-
-    fn run(&self, site: usize, more: &[&str]) -> Node {
-        let mut command = Command::new(SOLERA);
-        command.args(["serve", "--site", SITES[site], "--config"]);
-        command.arg(self.folder.join("solera.toml"));
-        command.arg("--data").arg(self.folder.join(SITES[site])).args(more);
-        Node::start(&mut command, self.at(site, 0), self.at(site, 2))
-    }
-
-    fn client(&self, site: usize) -> Inline {
-        Inline::at(self.at(site, 0))
-    }
-
-    /// Runs `solera site` at the first site.
-    fn site(&self, arguments: &[&str]) {
-        let at = self.at(0, 0).to_string();
-        let done = solera(&[&["site"], arguments, &["--at", &at]].concat());
-        assert!(done.status.success(), "{}", text(&done.stderr));
-    }
-}
-
-/// Sends a command to a node that may fail. Returns `None` if there is no reply.
-fn try_ask(client: &mut Option<Inline>, at: SocketAddr, line: &str) -> Option<String> {
-    if client.is_none() {
-        let stream = std::net::TcpStream::connect(at).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
-        *client = Some(Inline(std::io::BufReader::new(stream)));
-    }
-    let Inline(stream) = client.as_mut()?;
-    let sent = stream.get_mut().write_all(format!("{line}\r\n").as_bytes()).is_ok();
-    let is_open = sent && stream.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
-    if !is_open {
-        *client = None;
-        return None;
-    }
-    client.as_mut().map(Inline::reply)
-}
 
 /// Calls strong and weak operations at a site until `end` is set, and reports the tickets.
 fn load(at: SocketAddr, end: &AtomicBool, tickets: &Sender<String>) {
@@ -134,7 +64,7 @@ fn leader(plan: &Plan, site: usize) -> usize {
 /// Leaders are stopped and killed under load. A replay of the log gives each stable result.
 #[tokio::test]
 async fn stable_results_are_those_of_the_log_though_leaders_stop_and_die() {
-    let (plan, mut nodes) = Plan::start().await;
+    let (plan, mut nodes) = Plan::start(SPACE).await;
     let end = Arc::new(AtomicBool::new(false));
     let addresses = [0, 1, 2].map(|site| plan.at(site, 0));
     let (sender, tickets) = mpsc::channel();
@@ -194,7 +124,7 @@ fn fetched(node: &Node) -> serde_json::Value {
 /// without data, while the others serve.
 #[tokio::test]
 async fn a_site_that_failed_is_removed_and_joins_again() {
-    let (plan, mut nodes) = Plan::start().await;
+    let (plan, mut nodes) = Plan::start(SPACE).await;
     let [mut eu, mut ap] = [0, 2].map(|site| plan.client(site));
     assert_eq!(eu.ask("SET s:a first"), "+OK");
     assert_eq!(ap.ask("SADD s:set x y"), ":2");

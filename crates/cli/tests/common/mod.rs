@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod load;
+pub(crate) mod nodes;
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
