@@ -88,7 +88,12 @@ impl<W: Context> ClientSession<W> {
     /// The error reply. Nothing was done, or the effect is unknown.
     async fn run_alone(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
         let strong = self.is_strong(plan);
-        self.may_run(plan, strong)?;
+        if let Err(refused) = self.may_run(plan, strong) {
+            return match self.misfit(plan) {
+                Some(probe) => self.delete_misfit(plan, &probe, refused).await,
+                None => Err(refused),
+            };
+        }
         if let [single] = plan.ops.as_slice() {
             let result = match strong {
                 true => self.execute_strong(plan.command, single).await?,
@@ -103,6 +108,35 @@ impl<W: Context> ClientSession<W> {
         } else {
             self.run_as_transaction(plan).await
         }
+    }
+
+    /// Runs DEL on a key if `probe` fails on it, and returns the error `refused` otherwise.
+    ///
+    /// # Errors
+    /// The error reply.
+    async fn delete_misfit(
+        &mut self,
+        plan: &Plan<'_>,
+        probe: &Plan<'_>,
+        refused: String,
+    ) -> Result<Results, String> {
+        // In one snapshot: an update that makes the value one of the type is not deleted.
+        let transaction = self.begin_transaction(false).await?;
+        self.mode.execute(Current::UniStore(transaction));
+        let deleted = match self.operate_all(transaction, probe).await {
+            Ok(results) if results.iter().all(Result::is_err) => {
+                self.operate_all(transaction, plan).await.map_err(|dropped| dropped.error)
+            }
+            Ok(_) => {
+                self.worker.send(Command::Abort { tx: transaction.id });
+                Err(refused)
+            }
+            Err(dropped) => Err(dropped.error),
+        };
+        self.mode.finish();
+        let results = deleted?;
+        self.commit(transaction, true).await?;
+        Ok(results)
     }
 
     /// Runs MGET, MSET or another command on several keys as one atomic causal transaction.

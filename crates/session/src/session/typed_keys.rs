@@ -70,6 +70,21 @@ impl<W: Context> ClientSession<W> {
         })
     }
 
+    /// Returns an operation for a command that deletes a key, if the key may hold a value of
+    /// another type than its space: one from before the space had the type. The operation fails on
+    /// such a value, and on no other. Keys with a bound have no such values.
+    pub(super) fn misfit<'a>(&self, plan: &'a Plan<'_>) -> Option<Plan<'a>> {
+        let [KeyOp { key, op: Op::Delete }] = plan.ops.as_slice() else { return None };
+        let spaces = &self.worker.spec().spaces;
+        let (of_type, _) = spaces.type_of(key)?;
+        let probe = match of_type {
+            SpaceType::Counter | SpaceType::BoundedCounter | SpaceType::Pool => Op::IncrBy(0),
+            SpaceType::Set => Op::SetLen,
+            SpaceType::List => Op::HashNewest(1),
+        };
+        spaces.bound_of(key).is_none().then(|| Plan::single(plan.command, key, probe))
+    }
+
     /// Checks that the types of the keys' spaces permit a command.
     ///
     /// # Errors
