@@ -67,6 +67,8 @@ pub use solera_ipa::{
     Answer, At, Causal, Consistent, Inconsistent, Integer, Interval, LocalQuorum, Overflow, PcPsi,
     Por, Quorum, Rushed, Speculative, level,
 };
+#[doc(no_inline)]
+pub use solera_levels::Level;
 
 /// Checks that the space of a key has a type, or none if `or_none`, and what `check` requires.
 /// Returns the key.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use solera::ipa::{
-    Answer, BoundedCounter, Causal, Consistency, Consistent, Counter, ErrorTolerance, Interval,
-    LatencyBound, List, Pool, Rushed, Set, Taken, level,
+    Answer, BoundedCounter, Causal, Consistency, Consistent, Counter, ErrorTolerance, Inconsistent,
+    Interval, LatencyBound, Level, List, Policy, Pool, Rushed, Set, Taken, Wanted, level,
 };
 use solera::{Client, Error};
 use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides};
@@ -332,10 +332,6 @@ async fn a_value_is_opened_only_as_its_space_declares() {
             reason(Pool::open(client, "x", CAUSAL).await),
             "space 'default' declares no type, and not 'pool'",
         ),
-        (
-            reason(Counter::open(client, "seat:1", EVENTUAL).await),
-            "space 'seats' declares at_least = \"causal\", and cannot be read at level eventual",
-        ),
         (reason(Pool::open(client, "t:1", five).await), "space 'tickets' has no error bound"),
         (reason(Counter::open(client, "h:1", CAUSAL).await), "space 'homes' has level pcpsi"),
         (
@@ -362,12 +358,49 @@ async fn a_value_is_opened_only_as_its_space_declares() {
         assert!(refused.starts_with(expected), "{refused}");
     }
     for opened in [
+        Counter::open(client, "seat:1", EVENTUAL).await.err(),
         Counter::open(client, "seat:1", CAUSAL).await.err(),
         Counter::open(client, "seat:1", STRONG).await.err(),
         Counter::open(client, "seat:1", LatencyBound(Duration::from_millis(5))).await.err(),
         Counter::open(client, "s:1", EVENTUAL).await.err(),
     ] {
         assert!(opened.is_none(), "{opened:?}");
+    }
+}
+
+/// The stronger of two levels holds: the space's and the program's.
+#[tokio::test]
+async fn a_read_is_not_weaker_than_its_space_permits() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let client = &mut client;
+    let seats = Counter::open(client, "seat:1", EVENTUAL).await.unwrap();
+    seats.add(client, 3).await.unwrap();
+    let read: Inconsistent<i64> = seats.read(client).await.unwrap();
+    assert_eq!(*read.endorse(), 3);
+    // A policy of one's own sees the level that the read had.
+    for (key, expected) in [("seat:1", Level::Causal), ("s:1", Level::Eventual)] {
+        let read = client.read_under(&Weakest, key, &[b"EXISTS"], |_| Ok(())).await.unwrap();
+        assert_eq!(read, ((), expected), "{key}");
+    }
+    // A connection that has opened nothing.
+    let mut other = cluster.client(1).await.unwrap();
+    assert!(seats.read(&mut other).await.is_ok());
+}
+
+/// Reads at any level, and returns the level.
+#[derive(Clone, Copy)]
+struct Weakest;
+
+impl Policy for Weakest {
+    type Read<T> = (T, Level);
+
+    fn wanted(&self) -> Wanted {
+        Wanted::At(Level::Eventual)
+    }
+
+    fn label<T>(&self, value: T, level: Level) -> Option<(T, Level)> {
+        Some((value, level))
     }
 }
 

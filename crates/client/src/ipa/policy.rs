@@ -69,7 +69,8 @@ pub trait CountPolicy: Copy + Send + Sync {
     fn check(&self, space: &Declared) -> Result<(), Error>;
 }
 
-/// Reads at level `L` or a stronger one return an [`At<T, L>`].
+/// Reads at level `L` or a stronger one return an [`At<T, L>`]. If the space sets a stronger level
+/// as the weakest one, reads have that level. The type of the result stays the same.
 ///
 /// ```
 /// use solera::ipa::{Consistency, level};
@@ -119,12 +120,6 @@ impl<L: LevelMarker + Send + Sync> Policy for Consistency<L> {
 
     fn check(&self, space: &Declared) -> Result<(), Error> {
         has_levels(space)?;
-        if let Some(least) = space.at_least.filter(|it| it.is_stronger_than(L::LEVEL)) {
-            return Err(space.refuse(&format!(
-                "declares at_least = \"{least}\", and cannot be read at level {}",
-                L::LEVEL
-            )));
-        }
         match space.strongest_read() {
             Some(level) if !level.at_least(L::LEVEL) => {
                 Err(space.refuse(&format!("has level {level}, not {}", L::LEVEL)))
@@ -221,7 +216,8 @@ impl CountPolicy for ErrorTolerance {
 
 impl Client {
     /// Runs a command that reads one key, such as `HGET field`, under a policy: for data types
-    /// of one's own. The command is given without the key; `decode` converts its reply.
+    /// of one's own. The command is given without the key; `decode` converts its reply. A level is
+    /// raised to the weakest one that the space permits.
     ///
     /// # Errors
     /// See [`Client::command`]; also errors of SOLERA.READ and of `decode`.
@@ -233,7 +229,11 @@ impl Client {
         decode: impl FnOnce(Value) -> Result<T, Error>,
     ) -> Result<P::Read<T>, Error> {
         let (how, value) = match policy.wanted() {
-            Wanted::At(level) => (&b"AT"[..], level.name().to_owned()),
+            Wanted::At(level) => {
+                let least = self.declared(key).await?.at_least;
+                let level = least.map_or(level, |least| level.meet(least));
+                (&b"AT"[..], level.name().to_owned())
+            }
             Wanted::Within(bound) => {
                 let left = bound.saturating_sub(self.round_trip());
                 (&b"WITHIN"[..], left.as_millis().clamp(1, LONGEST).to_string())
