@@ -36,6 +36,9 @@ pub(crate) fn reason(text: &str, error: &toml::de::Error) -> String {
         if matches!(expected, "a sequence" | "an array of length 2") {
             return not_a_list(&path, found);
         }
+        if value.ends_with("as i128") || value.ends_with("as u128") {
+            return format!("{path}: the number {} is out of range", source(found));
+        }
         let (expected, value) = (expected_kind(expected), found_value(value, found));
         return format!("{path}: expected {expected}, found {value}");
     }
@@ -144,6 +147,11 @@ mod tests {
                 "sites = -1",
                 "line 1: sites: expected a whole number that is not negative, found the",
             ),
+            (
+                "[[space]]\nlease_ms = 99999999999999999999",
+                "line 2: space.lease_ms: the number 99999999999999999999 is out of range",
+            ),
+            ("sites = -99999999999999999999", "line 1: sites: the number -99999999999999999999 is"),
             ("f = 1\n[max_memory]\na = 1", "line 2: max_memory: [max_memory] is not an amount of"),
             ("development.examples = 1", "development.examples: expected true or false, found the"),
             (
