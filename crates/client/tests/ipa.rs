@@ -313,6 +313,14 @@ async fn a_value_is_opened_only_as_its_space_declares() {
             "space 'views' has an error tolerance of 5%, not 1%",
         ),
         (
+            reason(Counter::open(client, "v:1", ErrorTolerance::percent(0)).await),
+            "an error tolerance is more than 0% and at most 100%, not 0%",
+        ),
+        (
+            reason(Counter::open(client, "v:1", ErrorTolerance::percent(500)).await),
+            "an error tolerance is more than 0% and at most 100%, not 500%",
+        ),
+        (
             reason(Counter::open(client, "s:1", ErrorTolerance::parts_per_million(5)).await),
             "space 'strong' has no error bound, and not one of 0.0005%",
         ),

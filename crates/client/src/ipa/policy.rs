@@ -16,6 +16,9 @@ use crate::error::Error;
 /// Longest bound that a site accepts, in milliseconds.
 const LONGEST: u128 = 60_000;
 
+/// The whole value, in parts per million.
+const MOST_PPM: u32 = 1_000_000;
+
 /// How a read is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -173,12 +176,13 @@ pub struct ErrorTolerance {
 }
 
 impl ErrorTolerance {
-    /// Creates a tolerance from whole percents.
+    /// Creates a tolerance from whole percents, from 1 to 100. No value can be opened with another
+    /// one.
     pub const fn percent(percents: u32) -> Self {
         ErrorTolerance { ppm: percents.saturating_mul(10_000) }
     }
 
-    /// Creates a tolerance from parts per million: 5000 are 0.5%.
+    /// Creates a tolerance from parts per million, from 1 to 1,000,000: 5000 are 0.5%.
     pub const fn parts_per_million(ppm: u32) -> Self {
         ErrorTolerance { ppm }
     }
@@ -203,6 +207,11 @@ impl CountPolicy for ErrorTolerance {
     }
 
     fn check(&self, space: &Declared) -> Result<(), Error> {
+        if !(1..=MOST_PPM).contains(&self.ppm) {
+            return Err(Error::Policy(format!(
+                "an error tolerance is more than 0% and at most 100%, not {self}"
+            )));
+        }
         match space.tolerance_ppm {
             Some(declared) if declared == self.ppm => Ok(()),
             Some(declared) => {
