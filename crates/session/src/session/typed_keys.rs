@@ -35,13 +35,18 @@ impl<W: Context> ClientSession<W> {
         let of_pools = plan::is_of_pools(command);
         let found = self.worker.spec().spaces.type_of(&op.key);
         if of_pools && !found.is_some_and(|(of_type, _)| of_type == SpaceType::Pool) {
-            let (key, space) = (
-                String::from_utf8_lossy(&op.key),
-                &self.worker.spec().spaces.space_of(&op.key).name,
-            );
-            return Err(format!(
-                "ERR '{key}' is no pool: in solera.toml, its space '{space}' does not have the type 'pool'"
-            ));
+            let space = self.worker.spec().spaces.space_of(&op.key);
+            let (key, name) = (String::from_utf8_lossy(&op.key), &space.name);
+            return Err(match found {
+                Some((SpaceType::BoundedCounter, _)) => format!(
+                    "ERR '{key}' is no pool: its space '{name}' has the type 'bounded-counter', whose units have no \
+                     identifiers; use {}",
+                    if command == CommandId::SoleraGrow { "INCRBY" } else { "DECRBY" }
+                ),
+                _ => format!(
+                    "ERR '{key}' is no pool: in solera.toml, its space '{name}' does not have the type 'pool'"
+                ),
+            });
         }
         let Some((of_type, space)) = found else { return Ok(()) };
         if permits(of_type, &op.op) {
