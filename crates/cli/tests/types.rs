@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Folder, Inline, Up, keeping};
+use common::{Folder, Inline, Up, keeping, solera, text};
 
 const SPACES: [(&str, &str); 3] = [("counter", "c:"), ("set", "s:"), ("list", "l:")];
 
@@ -59,4 +59,45 @@ async fn values_of_another_type_than_the_space_can_be_deleted() {
     asked(&mut client, "INCR c:number", ":6");
     asked(&mut client, "SCARD s:set", ":1");
     asked(&mut client, "SOLERA.NEWEST l:list 1", "x");
+}
+
+/// A node does not start with other bounds over data, and names the space and what has changed.
+#[tokio::test]
+async fn a_changed_bound_over_data_is_named_with_its_space() {
+    let folder = Folder::new();
+    let space = |name: &str, settings: &str| {
+        format!("[[space]]\nname = '{name}'\nprefix = '{name}:'\nlevel = 'causal'\n{settings}\n")
+    };
+    let counter = "type = 'counter'\nerror = '5%'";
+    let file = folder.file("s.toml", &format!("sites = 2\n{}", space("views", counter)));
+    let data = folder.join("data");
+    let arguments = keeping(&file, &data);
+    let mut up = Up::start(&arguments);
+    assert_eq!(up.inline().ask("INCR views:a"), ":1");
+    up.kill();
+    let of_views = "the data does not fit the configuration: the space with prefix 'views:' had the \
+                    setting `error` for counters when the data was written, and has ";
+    let of_more = "the data does not fit the configuration: the space with prefix 'more:' had no \
+                   bound when the data was written, and has the setting `error` for counters now";
+    for (spaces, expected) in [
+        (space("views", "type = 'counter'"), format!("{of_views}no bound now.")),
+        (
+            space("views", "type = 'pool'"),
+            format!("{of_views}the type `bounded-counter` or `pool`"),
+        ),
+        (
+            space("views", "type = 'set'\nerror = '5%'"),
+            format!("{of_views}the setting `error` for sets"),
+        ),
+        (space("views", counter) + &space("more", counter), of_more.to_owned()),
+    ] {
+        folder.file("s.toml", &format!("sites = 2\n{spaces}"));
+        let done = solera(&[&["up", "--port", &up.port.to_string()], &arguments[..]].concat());
+        let error = text(&done.stderr);
+        assert!(!done.status.success() && error.contains(&expected), "{error}");
+        assert!(!error.contains("the record at byte"), "{error}");
+    }
+    folder.file("s.toml", &format!("sites = 2\n{}", space("views", &counter.replace('5', "7"))));
+    let up = Up::again(up.port, &arguments);
+    assert_eq!(up.inline().ask("GET views:a"), "1");
 }

@@ -85,6 +85,6 @@ pub use numbers::{Epoch, Kind, Nonce, Position, Term, Tokens, Version};
 pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Held, KeyPart, Part, PartitionPart, Pin, Record, Sponsored};
-pub use recovery::Recovery;
+pub use recovery::{Recovery, misfit_of_part, misfit_of_record};
 pub use rights::{Counted, Gift, Owner, Pasts, Tally};
 pub use spent::Spent;

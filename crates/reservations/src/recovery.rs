@@ -19,13 +19,15 @@ pub struct Recovery {
     keys: BTreeMap<(PartitionId, Key), u64>,
     /// Keys of a state whose last record has not been restored yet.
     filled: Vec<KeyPart>,
+    /// Difference between the data and the configuration, if there is one.
+    misfit: Option<String>,
 }
 
 impl Recovery {
     /// Creates a recovery without any data.
     pub fn new(config: Config) -> Recovery {
         let worker = Reservations::empty(config);
-        Recovery { worker, rest: 0, keys: BTreeMap::new(), filled: Vec::new() }
+        Recovery { worker, rest: 0, keys: BTreeMap::new(), filled: Vec::new(), misfit: None }
     }
 
     /// Restores a part of a checkpoint, which includes all records up to `lsn`.
@@ -33,9 +35,12 @@ impl Recovery {
     /// # Errors
     /// The bytes are no part of this protocol.
     pub fn take_part(&mut self, lsn: u64, part: &[u8]) -> Result<(), String> {
+        if self.misfit.is_some() {
+            return Ok(());
+        }
         match Part::decode(part).map_err(|error| error.to_string())? {
             Part::Rest { incarnation, prefixes, partitions, promises } => {
-                self.check_prefixes(&prefixes)?;
+                self.compare(&prefixes);
                 self.rest = lsn;
                 self.note_incarnation(incarnation);
                 for part in partitions {
@@ -63,39 +68,28 @@ impl Recovery {
     /// # Errors
     /// The bytes are no record of this protocol.
     pub fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String> {
+        if self.misfit.is_some() {
+            return Ok(());
+        }
         let record = Record::decode(record).map_err(|error| error.to_string())?;
         if let Record::Started { prefixes, .. } = &record {
-            self.check_prefixes(prefixes)?;
+            self.compare(prefixes);
         }
         self.replay(lsn, record);
         Ok(())
     }
 
-    /// Checks that the same keys have the same kinds of bounds as when the data was written.
-    fn check_prefixes(&self, kept: &[(Vec<u8>, BoundKind)]) -> Result<(), String> {
-        let own = self.worker.config.prefixes();
-        if own == kept {
-            return Ok(());
-        }
-        let list = |prefixes: &[(Vec<u8>, BoundKind)]| {
-            let name = |(prefix, kind): &(Vec<u8>, BoundKind)| {
-                let kind = match kind {
-                    BoundKind::Error => "an error bound",
-                    BoundKind::Size => "an error bound of sizes",
-                    BoundKind::Rights => "a hard bound",
-                };
-                format!("'{}' ({kind})", String::from_utf8_lossy(prefix))
-            };
-            prefixes.iter().map(name).collect::<Vec<_>>().join(", ")
-        };
-        Err(format!(
-            "keys that begin with {} had bounds when the data was written, and now those that begin with {} have \
-             them. Spaces with `error`, and those of type `bounded-counter` or `pool`, cannot change while they have \
-             data: restore the former lines, or run `solera backup` with them and `solera restore` into a new cluster \
-             with the new ones",
-            list(kept),
-            list(&own)
-        ))
+    /// Notes whether the same keys have the same kinds of bounds as when the data was written.
+    fn compare(&mut self, kept: &[(Vec<u8>, BoundKind)]) {
+        self.misfit = misfit(kept, &self.worker.config.prefixes());
+    }
+
+    /// Checks that the data fits the configuration. The data is not restored otherwise.
+    ///
+    /// # Errors
+    /// The difference.
+    pub fn check(&self) -> Result<(), String> {
+        self.misfit.clone().map_or(Ok(()), Err)
     }
 
     fn note_incarnation(&mut self, incarnation: u64) {
@@ -237,7 +231,50 @@ impl solera_machine::Recovery for Recovery {
         Recovery::take_record(self, lsn, record)
     }
 
+    fn check(&self) -> Result<(), String> {
+        Recovery::check(self)
+    }
+
     fn into_machine(self) -> Reservations {
         Recovery::into_machine(self)
+    }
+}
+
+/// Returns the difference between the bounds of keys when data was written and the present ones;
+/// `None` if there is none.
+fn misfit(kept: &[(Vec<u8>, BoundKind)], own: &[(Vec<u8>, BoundKind)]) -> Option<String> {
+    let bound = |of: &[(Vec<u8>, BoundKind)], prefix: &[u8]| {
+        let found = of.iter().find(|(it, _)| it == prefix);
+        found.map_or("no bound", |(_, kind)| match kind {
+            BoundKind::Error => "the setting `error` for counters",
+            BoundKind::Size => "the setting `error` for sets",
+            BoundKind::Rights => "the type `bounded-counter` or `pool`",
+        })
+    };
+    let mut prefixes = kept.iter().chain(own).map(|(prefix, _)| &**prefix);
+    let changed = prefixes.find(|prefix| bound(kept, prefix) != bound(own, prefix))?;
+    Some(format!(
+        "the space with prefix '{}' had {} when the data was written, and has {} now. Bounds cannot change while \
+         there is data: restore the former lines, or run `solera backup` with them and `solera restore` into a new \
+         cluster with the new ones",
+        String::from_utf8_lossy(changed),
+        bound(kept, changed),
+        bound(own, changed)
+    ))
+}
+
+/// Returns the difference to a configuration without bounds that a part of a checkpoint shows.
+pub fn misfit_of_part(part: &[u8]) -> Option<String> {
+    match Part::decode(part).ok()? {
+        Part::Rest { prefixes, .. } => misfit(&prefixes, &[]),
+        Part::Keys(_) => None,
+    }
+}
+
+/// Returns the difference to a configuration without bounds that a record shows.
+pub fn misfit_of_record(record: &[u8]) -> Option<String> {
+    match Record::decode(record).ok()? {
+        Record::Started { prefixes, .. } => misfit(&prefixes, &[]),
+        _ => None,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use solera_data::{Key, RESERVED};
 use solera_machine::{Foreign, Protocol};
 use solera_procedures::SpaceProcedures;
+use solera_reservations::{misfit_of_part, misfit_of_record};
 
 use crate::machine::{Host, Others};
 use crate::{Config, PROTOCOLS, Site};
@@ -22,6 +23,8 @@ pub struct Recovery {
     occult_spaces: Arc<[(Vec<u8>, bool)]>,
     /// Whether the data contains some of `reservations`.
     has_reservations: bool,
+    /// Difference between the data and a configuration without bounds.
+    misfit: Option<String>,
 }
 
 impl Recovery {
@@ -49,6 +52,7 @@ impl Recovery {
             host,
             occult_spaces,
             has_reservations: false,
+            misfit: None,
         }
     }
 
@@ -75,16 +79,32 @@ impl Recovery {
         })
     }
 
-    /// Returns the recovery of `reservations`.
-    fn reservations(&mut self) -> Result<&mut solera_reservations::Recovery, String> {
+    /// Returns the recovery of `reservations`; `None` if no space has a bound.
+    fn reservations(&mut self) -> Option<&mut solera_reservations::Recovery> {
         self.has_reservations = true;
-        self.reservations.as_mut().ok_or_else(|| {
-            "bytes of protocol 4 (reservations), which this node does not run: the [[space]] with a bound \
-             whose keys are in this data is missing in solera.toml. A data directory that holds data of \
-             reservations cannot drop the protocol: add the missing lines again. To get rid of the bound, then run \
-             `solera backup` and `solera restore` into a new cluster in which the space has none"
-                .into()
-        })
+        self.reservations.as_mut()
+    }
+
+    /// Takes a part of `reservations`.
+    fn take_part_of_bounds(&mut self, lsn: u64, part: &[u8]) -> Result<(), String> {
+        match self.reservations() {
+            Some(recovery) => recovery.take_part(lsn, part),
+            None => {
+                self.misfit = self.misfit.take().or(misfit_of_part(part));
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a record of `reservations`.
+    fn take_record_of_bounds(&mut self, lsn: u64, record: &[u8]) -> Result<(), String> {
+        match self.reservations() {
+            Some(recovery) => recovery.take_record(lsn, record),
+            None => {
+                self.misfit = self.misfit.take().or(misfit_of_record(record));
+                Ok(())
+            }
+        }
     }
 
     /// Returns the recovery of `creek`.
@@ -124,6 +144,15 @@ impl Recovery {
 
     /// Checks that the machine of error bounds has all updates of its keys.
     fn check_bounds(&self) -> Result<(), String> {
+        match &self.reservations {
+            Some(recovery) => recovery.check()?,
+            None if self.has_reservations => {
+                let unnamed =
+                    || "a space had a bound when the data was written, and none has one".into();
+                return Err(self.misfit.clone().unwrap_or_else(unnamed));
+            }
+            None => {}
+        }
         let Some(guarded) = self.host.guarded.as_ref().filter(|_| !self.has_reservations) else {
             return Ok(());
         };
@@ -151,7 +180,7 @@ impl solera_machine::Recovery for Recovery {
         match protocol_of(part)? {
             solera_primary::PROTOCOL => self.primary()?.take_part(part),
             solera_occult::PROTOCOL => self.occult()?.take_part(part),
-            solera_reservations::PROTOCOL => self.reservations()?.take_part(lsn, part),
+            solera_reservations::PROTOCOL => self.take_part_of_bounds(lsn, part),
             solera_creek::PROTOCOL => self.creek()?.take_part(part),
             solera_trial::PROTOCOL => self.trial()?.take_part(lsn, part),
             _ => self.unistore.take_part(lsn, part),
@@ -162,7 +191,7 @@ impl solera_machine::Recovery for Recovery {
         match protocol_of(record)? {
             solera_primary::PROTOCOL => self.primary()?.take_record(record),
             solera_occult::PROTOCOL => self.occult()?.take_record(record),
-            solera_reservations::PROTOCOL => self.reservations()?.take_record(lsn, record),
+            solera_reservations::PROTOCOL => self.take_record_of_bounds(lsn, record),
             solera_creek::PROTOCOL => self.creek()?.take_record(record),
             solera_trial::PROTOCOL => self.trial()?.take_record(lsn, record),
             _ => self.unistore.take_record(lsn, record),
