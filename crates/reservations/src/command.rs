@@ -227,6 +227,8 @@ pub enum Cannot {
     },
     /// The site has too few rights, and some site that may have more did not answer in time.
     Uncounted,
+    /// The value may be beyond 64 bits.
+    OutOfRange,
 }
 
 /// The reply to a command.
@@ -382,6 +384,7 @@ impl fmt::Display for Cannot {
                 "this site has too few rights, and got none in time: another site may have some, \
                  and did not answer or uses them"
             ),
+            Cannot::OutOfRange => write!(f, "the value may be beyond 64 bits"),
         }
     }
 }

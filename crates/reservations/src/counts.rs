@@ -103,7 +103,9 @@ impl Counts {
             Cannot::SoldOut { .. } => 4,
             Cannot::Uncounted => 5,
             // No update that waits fails for such a reason.
-            Cannot::NoPolicy | Cannot::Nothing | Cannot::TooWide { .. } => return,
+            Cannot::NoPolicy | Cannot::Nothing | Cannot::TooWide { .. } | Cannot::OutOfRange => {
+                return;
+            }
         };
         self.refused[place] += 1;
     }

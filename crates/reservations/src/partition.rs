@@ -233,7 +233,7 @@ impl Partition {
         if greatest.abs_diff(least) > width && config.has(Rule::Width) {
             return Err(Cannot::TooWide { least: bounds.0, greatest: bounds.1 });
         }
-        Ok(bounds)
+        fitting(least, greatest)
     }
 
     // Holders.
@@ -345,6 +345,12 @@ impl Partition {
             counter.recycle(seen);
         }
     }
+}
+
+/// Returns bounds as numbers of 64 bits. Others would not contain the value.
+fn fitting(least: i128, greatest: i128) -> Result<(i64, i64), Cannot> {
+    let fits = |bound| i64::try_from(bound).map_err(|_| Cannot::OutOfRange);
+    Ok((fits(least)?, fits(greatest)?))
 }
 
 fn clamped(value: i128) -> i64 {

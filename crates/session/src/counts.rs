@@ -74,7 +74,7 @@ impl ReadCounts {
                 | Cannot::NoTokens
                 | Cannot::AtFloor,
             ) => 3,
-            Some(Cannot::TooWide { .. }) => 4,
+            Some(Cannot::TooWide { .. } | Cannot::OutOfRange) => 4,
             Some(Cannot::Uncounted | Cannot::SoldOut { .. }) => 5,
             None => 6,
         };

@@ -206,6 +206,9 @@ impl Partition {
                     step.trace(Event::TooWide { key: key.clone(), unexpected });
                     self.need(step, key, Need::Narrow);
                 }
+                if reason == Cannot::OutOfRange {
+                    self.need(step, key, Need::Narrow);
+                }
                 for read in &mut reads {
                     read.reason = Some(reason.clone());
                 }

@@ -6,7 +6,7 @@ use solera_machine::RequestId;
 use solera_membership::{Members, SiteStatus};
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
-use super::{Partition, clamped};
+use super::{Partition, fitting};
 use crate::agreed::Key;
 use crate::command::{Cannot, Holder, Placed, Question, Response};
 use crate::config::{Config, Rule};
@@ -416,10 +416,12 @@ impl Partition {
         counter.takes = waits.into();
         for read in served {
             match read.kind {
-                ReadKind::Interval => {
-                    let (least, greatest) = (clamped(least), clamped(greatest));
-                    step.reply(read.request, Response::Interval { least, greatest });
-                }
+                ReadKind::Interval => match fitting(least, greatest) {
+                    Ok((least, greatest)) => {
+                        step.reply(read.request, Response::Interval { least, greatest });
+                    }
+                    Err(reason) => step.refuse(read.request, reason),
+                },
                 ReadKind::Holders => self.reply_holders(step, key, read.request),
             }
         }

@@ -290,6 +290,30 @@ fn the_largest_numbers_are_handled() {
 }
 
 #[test]
+fn a_value_beyond_64_bits_has_no_interval() {
+    let mut host = Host::new(0, None);
+    host.wait(Duration::from_millis(10));
+    host.commit_asked(is_renewal);
+    let read = || Command::Interval { key: KEY.to_vec(), within: Duration::ZERO };
+    let mut position = 0;
+    for (amount, value) in [
+        (i64::MAX, Some(i64::MAX)),
+        (i64::MAX, None),
+        (i64::MIN, Some(i64::MAX - 1)),
+        (i64::MIN, Some(-2)),
+        (i64::MIN, None),
+    ] {
+        host.stream(2, (position, position + 10), vec![(position + 10, Entry::Update(amount))]);
+        position += 10;
+        let expected = match value {
+            Some(value) => Response::Interval { least: value, greatest: value },
+            None => Response::Cannot(Cannot::OutOfRange),
+        };
+        assert_eq!(host.command(read()), Some(expected));
+    }
+}
+
+#[test]
 fn what_does_not_fit_the_cluster_has_no_effect() {
     let mut host = Host::new(0, None);
     let far = site(200);

@@ -85,6 +85,9 @@ impl<W: Context> ClientSession<W> {
                  because sites that update it hold tokens, and have not given them up; try again",
                 space.error.map(|error| error.tolerance()).unwrap_or_default()
             ),
+            Cannot::OutOfRange => {
+                format!("ERR '{key}' has no interval: its value is beyond 64 bits, or may be")
+            }
             Cannot::Behind
             | Cannot::Nothing
             | Cannot::TooMany { .. }
