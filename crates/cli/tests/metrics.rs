@@ -114,6 +114,7 @@ async fn updates_of_keys_with_bounds_count_with_what_they_needed() {
         value(&up, site, "solera_bound_changes_total", &format!(",change=\"{change}\""))
     };
     run(&mut one, "SOLERA.GROW tickets:a 10").await.unwrap();
+    eventually("site 1 has the rights", async || held(1, "rights") == 10.0).await;
     run(&mut one, "SOLERA.TAKE tickets:a 2").await.unwrap();
     run(&mut one, "DECRBY tickets:a 1").await.unwrap();
     assert_eq!((updates(1), waits(1), waited(1)), (3.0, 0.0, 0.0));
