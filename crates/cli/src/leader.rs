@@ -10,6 +10,7 @@ use serde_json::json;
 use solera::{Client, Value};
 
 use crate::running::{RunningArgs, Waiting};
+use crate::site::text_of;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -183,13 +184,8 @@ fn speculative_space(spaces: &Value) -> Option<String> {
 /// Returns a text in a map.
 fn field<'a>(map: &'a Value, name: &str) -> Option<&'a str> {
     let Value::Map(fields) = map else { return None };
-    let text = |value: &'a Value| match value {
-        Value::Bulk(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::Simple(text) => Some(text.as_str()),
-        _ => None,
-    };
-    let (_, value) = fields.iter().find(|(key, _)| text(key) == Some(name))?;
-    text(value)
+    let (_, value) = fields.iter().find(|(key, _)| text_of(key) == Some(name))?;
+    text_of(value)
 }
 
 fn print_leaders(args: &LeaderArgs, leads: &[Leads]) {

@@ -152,7 +152,8 @@ async fn ask(client: &mut Client, command: &[&str]) -> Result<Vec<Site>, String>
     sites.iter().map(site).collect::<Option<_>>().ok_or_else(unexpected)
 }
 
-fn text_of(value: &Value) -> Option<&str> {
+/// Returns the text of a reply or of a part of it.
+pub(crate) fn text_of(value: &Value) -> Option<&str> {
     match value {
         Value::Bulk(bytes) => std::str::from_utf8(bytes).ok(),
         Value::Simple(text) => Some(text),

@@ -85,8 +85,8 @@ struct Known {
     slow: BTreeMap<ShardId, Instant>,
     /// The masters whose clocks this gateway advances, with the times when they were last wanted.
     wanted: BTreeMap<String, Instant>,
-    /// Masters whose clocks could not be advanced at some time.
-    unset: BTreeSet<String>,
+    /// Masters about whose clocks a warning was logged.
+    stuck: BTreeSet<String>,
     /// Slots whose leases are being renewed, or were a moment ago.
     renewing: BTreeSet<ShardId>,
     lives: Lives,
@@ -397,11 +397,15 @@ impl Cluster {
     /// Advances the clock of a slot's master from now on, until it has not been wanted for a
     /// while. Returns the slot with the clock.
     pub(crate) fn want_clock(self: &Arc<Self>, slot: ShardId) -> Option<ShardId> {
-        let mut known = self.known();
-        let master = known.routes.owners(slot)?.master.clone();
-        let clock = known.routes.clock_of(&master)?;
-        if known.wanted.insert(master.clone(), Instant::now()).is_none() {
-            tokio::spawn(advance_clock(Arc::downgrade(self), master));
+        let known = &mut *self.known();
+        let master = &known.routes.owners(slot)?.master;
+        let clock = known.routes.clock_of(master)?;
+        match known.wanted.get_mut(master) {
+            Some(wanted) => *wanted = Instant::now(),
+            None => {
+                known.wanted.insert(master.clone(), Instant::now());
+                tokio::spawn(advance_clock(Arc::downgrade(self), master.clone()));
+            }
         }
         Some(clock)
     }
@@ -459,7 +463,7 @@ impl Cluster {
                     Some(Redirection::NoFunctions) => drop(cluster.load(&node).await),
                     // The requests of sessions notice that a slot has moved.
                     Some(_) => {}
-                    None if cluster.known().unset.insert(master.clone()) => {
+                    None if cluster.known().stuck.insert(master.clone()) => {
                         tracing::warn!("the clock of {master} does not advance: {text}");
                     }
                     None => {}

@@ -4,9 +4,10 @@ mod world;
 
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use solera_occult_redis::{Error, Options, Policy, record_key, slot_of};
+use solera_occult_redis::{Error, Gateway, Options, Policy, record_key, slot_of};
 use solera_resp::Value;
 use world::{Cluster, bulk, call};
 
@@ -67,19 +68,24 @@ async fn a_transaction_that_reads_two_states_aborts() {
     assert!(error.contains("too old a copy of slot 16287 of key `x`"), "{error}");
 }
 
+/// Starts a gateway that reads at the replica of a key's slot. Returns the replica, too.
+async fn beside_a_replica(cluster: &Cluster, key: &str) -> (usize, Arc<Gateway>) {
+    let replica = cluster.replica_of(cluster.master_of(key));
+    cluster.wait_until_listed(replica);
+    let near = vec![cluster.nodes[replica].address()];
+    (replica, cluster.gateway(Options { near, ..Options::default() }).await)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stale_replica_is_treated_by_the_policy() {
     let cluster = Cluster::start();
     let master = cluster.master_of("x");
-    let replica = cluster.replica_of(master);
     let writer = cluster.gateway(Options::default()).await;
     writer.session().update(call("SET x 1")).await.unwrap();
     world::wait("the replica does not follow", || {
-        cluster.nodes[replica].raw(&["GET", "x"]) == bulk("1")
+        cluster.nodes[cluster.replica_of(master)].raw(&["GET", "x"]) == bulk("1")
     });
-    cluster.wait_until_listed(replica);
-    let near = vec![cluster.nodes[replica].address()];
-    let gateway = cluster.gateway(Options { near, ..Options::default() }).await;
+    let (replica, gateway) = beside_a_replica(&cluster, "x").await;
     let mut writer = gateway.session();
     // The replica serves, and cannot follow its master any more.
     let master = &cluster.nodes[master];
@@ -110,10 +116,7 @@ async fn a_stale_replica_is_treated_by_the_policy() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_without_writes_is_read_at_its_master_at_once() {
     let cluster = Cluster::start();
-    let replica = cluster.replica_of(cluster.master_of("quiet"));
-    cluster.wait_until_listed(replica);
-    let near = vec![cluster.nodes[replica].address()];
-    let gateway = cluster.gateway(Options { near, ..Options::default() }).await;
+    let (replica, gateway) = beside_a_replica(&cluster, "quiet").await;
     let mut session = gateway.session();
     session.update(call("SET quiet 1")).await.unwrap();
     world::wait("the replica does not follow", || {
@@ -144,10 +147,7 @@ async fn a_slot_without_writes_is_read_at_its_master_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clock_of_its_master_shows_that_a_quiet_slot_is_recent() {
     let cluster = Cluster::start();
-    let replica = cluster.replica_of(cluster.master_of("quiet"));
-    cluster.wait_until_listed(replica);
-    let near = vec![cluster.nodes[replica].address()];
-    let gateway = cluster.gateway(Options { near, ..Options::default() }).await;
+    let (_, gateway) = beside_a_replica(&cluster, "quiet").await;
     let mut session = gateway.session();
     session.update(call("SET quiet 1")).await.unwrap();
     session.update(call("RPUSH {quiet}:list 1")).await.unwrap();

@@ -9,6 +9,7 @@ use super::redis_cluster::{RTT, RedisCluster, Running, is_installed};
 use super::{Effort, Findings, Laboratory};
 use crate::closed_loop::Pace;
 use crate::error::BenchError;
+use crate::pairs::{alternate, median};
 use crate::papers::Row;
 use crate::requests::processor_time;
 use crate::ycsb::{self, Distribution, Sending, Target, Ycsb, YcsbReport};
@@ -51,23 +52,22 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
         (Target::Redis(target, reads), servers, "plain:"),
         (Target::Redis(through, Reads::Masters), with_gateway, "occult:"),
     ];
-    let runs = [(95, WITH_PAUSES), (75, WITH_PAUSES), (95, WITHOUT_PAUSES)];
-    for (number, (reads, (clients, think))) in runs.into_iter().enumerate() {
-        let mut rounds = Vec::new();
+    for (target, _, prefix) in &sides {
+        // Loading is a part of a run, and does not count.
+        let pace = pace(laboratory.effort, WITH_PAUSES);
+        let pace = Pace { warm_up: Duration::ZERO, window: Duration::from_millis(500), ..pace };
+        ycsb::run(&workload(95, prefix, true), target, &pace, &|_| {})?;
+    }
+    for (reads, clients) in [(95, WITH_PAUSES), (75, WITH_PAUSES), (95, WITHOUT_PAUSES)] {
+        let pace = pace(laboratory.effort, clients);
         let count = laboratory.effort.pick(1, 3);
-        for round in 0..count {
-            let mut pair = Vec::new();
-            for (target, processes, prefix) in &sides {
-                let load = number == 0 && round == 0;
-                let ycsb = workload(reads, prefix, load);
-                let pace = pace(laboratory.effort, clients, think);
-                pair.push(measure(&ycsb, target, processes, &pace)?);
-            }
-            rounds.push(pair);
-            let done = format!("Redis Cluster: {reads}% reads, {clients} clients: round");
-            (laboratory.report)(&format!("{done} {} of {count} is done", round + 1));
-        }
-        findings.rows.extend(rows(reads, think.is_zero(), &rounds));
+        let rounds = alternate(count, |round, side| {
+            let (target, processes, prefix) = &sides[side];
+            let what = format!("{reads}% reads, {} clients, {prefix}", pace.clients);
+            (laboratory.report)(&format!("Redis Cluster: {what} round {} of {count}", round + 1));
+            measure(&workload(reads, prefix, false), target, processes, &pace)
+        })?;
+        findings.rows.extend(rows(reads, pace.think.is_zero(), &rounds));
     }
     findings.notes.push(format!(
         "Redis Cluster: three masters and three replicas of the installed redis-server on this \
@@ -98,7 +98,7 @@ fn workload(reads: u8, prefix: &str, load: bool) -> Ycsb {
     }
 }
 
-fn pace(effort: Effort, clients: usize, think: Duration) -> Pace {
+fn pace(effort: Effort, (clients, think): (usize, Duration)) -> Pace {
     let seconds = Duration::from_secs;
     let (warm_up, window) = effort.pick((seconds(2), seconds(4)), (seconds(4), seconds(15)));
     Pace { clients, threads: 1, think, ramp_up: Duration::ZERO, warm_up, window }
@@ -110,13 +110,6 @@ fn measure(
     processes: &[u32],
     pace: &Pace,
 ) -> Result<Side, BenchError> {
-    if ycsb.load {
-        // Loading does not count as processor time.
-        let pace =
-            Pace { warm_up: Duration::ZERO, window: Duration::from_millis(500), ..pace.clone() };
-        ycsb::run(ycsb, target, &pace, &|_| {})?;
-    }
-    let ycsb = Ycsb { load: false, ..ycsb.clone() };
     let seconds = |pids: &[u32]| {
         let times = pids.iter().map(|pid| processor_time(*pid));
         let sum = times.sum::<Result<u64, String>>().map_err(BenchError::Settings)?;
@@ -124,7 +117,7 @@ fn measure(
     };
     let own = [std::process::id()];
     let before = (seconds(processes)?, seconds(&own)?, Instant::now());
-    let report = ycsb::run(&ycsb, target, pace, &|_| {})?;
+    let report = ycsb::run(ycsb, target, pace, &|_| {})?;
     let (took, own) = (seconds(processes)? - before.0, seconds(&own)? - before.1);
     let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
     let all = pace.warm_up + pace.window;
@@ -136,45 +129,36 @@ fn measure(
     })
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 /// Returns the rows of runs on both sides: plain and through the gateway.
-fn rows(reads: u8, saturates: bool, rounds: &[Vec<Side>]) -> Vec<Row> {
+fn rows(reads: u8, saturates: bool, rounds: &[[Side; 2]]) -> Vec<Row> {
     let title = format!("{reads}/{}", 100 - reads);
-    let each =
-        |of: &dyn Fn(&[Side]) -> f64| -> Vec<f64> { rounds.iter().map(|it| of(it)).collect() };
-    let row = |what: &str, paper: Option<f64>, of: &dyn Fn(&[Side]) -> f64, unit| {
-        let values = each(of);
+    let row = |what: &str, paper: Option<f64>, of: &dyn Fn(&[Side; 2]) -> f64, unit| {
+        let values = rounds.iter().map(of);
         let quantity = format!("{title}: {what}");
         Row::new(FIGURE, quantity, paper, median(values.clone()), unit).of_rounds(values)
     };
+    let change =
+        |[plain, occult]: &[Side; 2], of: fn(&Side) -> f64| 100.0 * (of(occult) / of(plain) - 1.0);
+    let goodput = |side: &Side| side.report.goodput();
     let quantile = |side: &Side, q: f64| {
         let of = side.report.kinds.first().and_then(|(_, count)| count.latency.quantile(q));
         super::ms(of)
     };
+    let added = |q: f64| move |pair: &[Side; 2]| quantile(&pair[1], q) - quantile(&pair[0], q);
     if saturates {
-        let change =
-            |pair: &[Side]| 100.0 * (pair[1].report.goodput() / pair[0].report.goodput() - 1.0);
+        let changed = |pair: &[Side; 2]| change(pair, goodput);
         return vec![
-            row("goodput without pauses, plain", None, &|pair| pair[0].report.goodput(), "1/s"),
-            row("change of goodput without pauses", None, &change, "%"),
-            row(
-                "added to the median of reads without pauses",
-                None,
-                &|pair| quantile(&pair[1], 0.5) - quantile(&pair[0], 0.5),
-                "ms",
-            ),
+            row("goodput without pauses, plain", None, &|pair| goodput(&pair[0]), "1/s"),
+            row("change of goodput without pauses", None, &changed, "%"),
+            row("added to the median of reads without pauses", None, &added(0.5), "ms"),
         ];
     }
-    let near = |pair: &[Side]| {
+    let near = |pair: &[Side; 2]| {
         let counter = |name: &str| pair[1].report.counters.get(name).copied().unwrap_or(0) as f64;
         let (near, home) = (counter("replica_reads"), counter("home_reads"));
         100.0 * near / (near + home).max(1.0)
     };
-    let added = |q: f64| move |pair: &[Side]| quantile(&pair[1], q) - quantile(&pair[0], q);
+    let processor = |pair: &[Side; 2]| change(pair, |side| side.processor_us);
     vec![
         row("use of the processors, with Occult", None, &|pair| pair[1].used, "%"),
         row("median of plain reads", None, &|pair| quantile(&pair[0], 0.5), "ms"),
@@ -183,17 +167,7 @@ fn rows(reads: u8, saturates: bool, rounds: &[Vec<Side>]) -> Vec<Row> {
         row("added to the 99th percentile of reads", None, &added(0.99), "ms"),
         row("reads that nodes of the site answer", None, &near, "%"),
         row("processor time of a plain operation", None, &|pair| pair[0].processor_us, "us"),
-        row(
-            "added processor time of an operation",
-            None,
-            &|pair| 100.0 * (pair[1].processor_us / pair[0].processor_us - 1.0),
-            "%",
-        ),
-        row(
-            "change of goodput",
-            None,
-            &|pair| 100.0 * (pair[1].report.goodput() / pair[0].report.goodput() - 1.0),
-            "%",
-        ),
+        row("added processor time of an operation", None, &processor, "%"),
+        row("change of goodput", None, &|pair| change(pair, goodput), "%"),
     ]
 }
