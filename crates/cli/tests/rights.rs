@@ -95,8 +95,9 @@ struct World {
 async fn start(users: &str) -> World {
     let up = Up::configured(HEAD, users);
     let connect = |name: &'static str| Client::connect_as(up.address(1), name, "pw");
-    let (mut admin, bob) = (connect("admin").await.unwrap(), connect("bob").await.unwrap());
+    let (mut admin, mut bob) = (connect("admin").await.unwrap(), connect("bob").await.unwrap());
     admin.command(&["SOLERA.MODULE", "LOAD", "m", SOURCE]).await.unwrap();
+    bob.attach(&admin.token().await.unwrap()).await.unwrap();
     World { up, admin, bob }
 }
 

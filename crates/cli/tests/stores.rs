@@ -283,10 +283,12 @@ async fn concurrent_calls_share_a_limited_number_of_connections() {
     let up = Up::start(&["--config", file.to_str().unwrap()]);
     let mut client = up.client(1).await;
     load(&mut client, SHOP, &["stock=shop/stock", "sold=cache/statistics"]).await.unwrap();
+    let loaded = client.token().await.unwrap();
     let before = shop.count("ink").await;
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let mut client = up.client(1).await;
+        client.attach(&loaded).await.unwrap();
         calls.spawn(async move {
             let sell = ["SOLERA.CALL", "shop.sell", "ink", "1", "ink"];
             client.command(&sell).await.map(drop)

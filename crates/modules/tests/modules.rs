@@ -420,9 +420,11 @@ async fn garbage_of_many_calls_is_removed_in_transactions_of_allowed_size() {
     let load =
         ["SOLERA.MODULE", "LOAD", "burst", BURST, "BIND", "one=directory", "BIND", "two=audit"];
     client.command(&load).await.unwrap();
+    let loaded = client.token().await.unwrap();
     let mut callers = tokio::task::JoinSet::new();
     for number in 0..CLIENTS {
         let mut client = cluster.client(0).await.unwrap();
+        client.attach(&loaded).await.unwrap();
         callers.spawn(async move {
             let keys: Vec<String> = (0..CALLS).map(|call| format!("{number}-{call}")).collect();
             let calls = keys
@@ -594,6 +596,7 @@ async fn calls_beyond_the_limit_are_rejected() {
         transaction once(at: handle<counter> in audit) { at.add(1); }";
     client.command(&["SOLERA.MODULE", "LOAD", "m", source]).await.unwrap();
     let mut other = cluster.client(0).await.unwrap();
+    other.attach(&client.token().await.unwrap()).await.unwrap();
     let waiting = tokio::spawn(async move { call(&mut other, &["m.wait", "n"]).await });
     let refused = eventually(async || call(&mut client, &["m.once", "x"]).await.err()).await;
     assert_eq!(refused.code(), Some("TRYAGAIN"), "{refused}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use solera::mixed::{Spaces, System, digest};
-use solera::{Client, Value};
+use solera::{Client, Token, Value};
 use solera_embedded::{ClusterSpec, Embedded, Overrides, Settings};
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
@@ -56,13 +56,15 @@ transaction read(account: handle<counter> in accounts, cart: handle<counter> in 
 }
 ";
 
-async fn shop(limits: Limits) -> Embedded {
+/// Starts a cluster, and returns it with the token of the session that loaded the module.
+async fn shop(limits: Limits) -> (Embedded, Token) {
     let spec = ClusterSpec::parse("config", SPACES, Overrides::default()).unwrap();
     let settings = Settings { limits, upkeep: Duration::from_millis(50), ..Settings::default() };
     let cluster = Embedded::with_modules(spec, settings, Vec::new()).unwrap();
     let mut client = cluster.client(0).await.unwrap();
     client.command(&["SOLERA.MODULE", "LOAD", "shop", SHOP]).await.unwrap();
-    cluster
+    let loaded = client.token().await.unwrap();
+    (cluster, loaded)
 }
 
 async fn eventually<R>(mut what: impl AsyncFnMut() -> Option<R>) -> R {
@@ -91,8 +93,7 @@ async fn calls_at_all_sites_over_strong_and_pcpsi_spaces_lose_nothing() {
     const EACH: i64 = 5;
     // The garbage is removed soon.
     let limits = Limits { keep_ms: 2_000, ..Limits::default() };
-    let cluster = shop(limits).await;
-    let loaded = cluster.client(0).await.unwrap().token().await.unwrap();
+    let (cluster, loaded) = shop(limits).await;
     let mut calling = Vec::new();
     for site in 0..3 {
         let mut client = cluster.client(site).await.unwrap();
@@ -179,7 +180,7 @@ async fn a_transaction_recorded_in_a_pcpsi_space_is_completed_once() {
         keep_ms: 400,
         ..Limits::default()
     };
-    let cluster = shop(limits).await;
+    let (cluster, _) = shop(limits).await;
     note_and_die(&cluster, limits).await;
     let mut client = cluster.client(0).await.unwrap();
     eventually(async || (client.get("mail:n").await.unwrap()?.as_str() == "1").then_some(())).await;
