@@ -338,6 +338,10 @@ impl Occult {
             Body::HandoverRequest(request) => self.on_handover_request(now, from, request),
             Body::Handover(handover) => self.on_handover(now, from, handover),
             Body::ResolveLost(tid, shard) => self.on_resolve_lost(now, from, tid, shard),
+            Body::ClockRequest(number) => {
+                self.out.send(from, Body::Clock(number, self.home.clock()));
+            }
+            Body::Clock(number, clock) => self.on_clock(from, number, clock),
         }
     }
 

@@ -465,4 +465,8 @@ pub enum Body {
     /// Participant to the new home of a shard whose former home was the decision home: requests the
     /// decision.
     ResolveLost(TransactionId, ShardId),
+    /// Any worker to a home: requests the home's clock. Contains the incarnation of the sender.
+    ClockRequest(u64),
+    /// The answer, with the incarnation of the request.
+    Clock(u64, Stamp),
 }

@@ -100,11 +100,6 @@ impl Replica {
         self.slow.position(home).map_or(position, |late| late.min(position))
     }
 
-    /// Returns whether a home has reported its progress since this process started.
-    pub(crate) fn has_heard(&self, home: Address) -> bool {
-        self.streams.get(&home).is_some_and(|stream| stream.heard)
-    }
-
     /// Returns what each site has stored and confirmed of a home's writes.
     pub(crate) fn stored(&self, home: Address) -> &[StoredAt] {
         self.streams.get(&home).map_or(&[], |stream| stream.stored())
@@ -212,10 +207,6 @@ impl Replica {
         let has_entries = batch.end > stream.position;
         if has_entries {
             self.decided.add_all(from, &batch);
-        }
-        if let Some(through) = stream.first_heard(&batch) {
-            let site = context.config.scheme.group_of(from.site);
-            context.store.snapshots.note_peaks([(site, through)]);
         }
         if batch.end >= stream.position {
             let home_of = |shard| context.config.owner(context.homes.home(shard), shard);

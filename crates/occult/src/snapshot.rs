@@ -5,7 +5,9 @@
 //!
 //! 1. *Mark.* From now on, the worker keeps the versions that are overwritten. It returns the
 //!    greatest stamps on which anything here depends, the stamps of the writes that it has
-//!    acknowledged to its clients, and the clock of its homes. It confirms no stamps as passed
+//!    acknowledged to its clients, and the clock of its homes. If its process has ended since an
+//!    earlier acknowledgement, it no longer knows that stamp, and uses the present clocks of all
+//!    homes instead. It confirms no stamps as passed
 //!    ([`passed`](crate::passed)) until step 3, so that no timestamp loses an entry that the
 //!    snapshot needs.
 //! 2. *Poll.* The worker returns, for each site, the stamp up to which all copies here show the
@@ -19,12 +21,13 @@
 //!
 //! No other site takes part, and no client waits.
 
+use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use solera_data::{Key, Outcome};
-use solera_machine::PartitionId;
+use solera_machine::{Address, PartitionId};
 use solera_time::{Monotonic, SiteId};
 
 use crate::shard::{ShardId, Stamp};
@@ -87,8 +90,8 @@ pub enum SnapshotStep {
 pub enum SnapshotAnswer {
     /// Answer to MARK.
     Marked(Peaks),
-    /// Answer to MARK: homes of this site have not reported since the worker started. The worker
-    /// may lack writes that it has acknowledged before.
+    /// Answer to MARK: homes of this site have not told their clocks since the worker started. The
+    /// worker may lack writes that it has acknowledged before.
     Unheard(SiteId),
     /// Answer to POLL: the stamp for each site that is a home of shards here.
     Shown(BTreeMap<SiteId, Stamp>),
@@ -186,6 +189,8 @@ pub(crate) struct Snapshots {
     pub(crate) open: BTreeMap<u64, Snapshot>,
     /// The greatest stamps on which anything here has ever depended.
     pub(crate) peaks: Peaks,
+    /// The homes that have told their clocks since this process started.
+    pub(crate) heard: BTreeSet<Address>,
 }
 
 /// Raises the greatest stamps to others.

@@ -235,7 +235,9 @@ impl Body {
             | Body::Oldest(..)
             | Body::Moved(_)
             | Body::TableRequest
+            | Body::ClockRequest(_)
             | Body::Wanted => true,
+            Body::Clock(_, stamp) => is_stamp(*stamp),
             Body::Table(table) => config.is_table(table),
             Body::HandoverRequest(request) => config.is_mine(request.shard),
             Body::Handover(handover) => config.is_handover(handover),
@@ -292,6 +294,8 @@ impl Body {
             Body::HandoverRequest(_) => "occult HandoverRequest",
             Body::Handover(_) => "occult Handover",
             Body::ResolveLost(..) => "occult ResolveLost",
+            Body::ClockRequest(_) => "occult ClockRequest",
+            Body::Clock(..) => "occult Clock",
         }
     }
 }
@@ -321,6 +325,8 @@ impl OfProtocol for Message {
             | Body::CopyRequest(_)
             | Body::HandoverRequest(_)
             | Body::Handover(_)
+            | Body::ClockRequest(_)
+            | Body::Clock(..)
             | Body::Copies(_) => from.site != to.site,
             Body::Passed(..) => from.site == to.site,
             _ => true,

@@ -71,10 +71,11 @@ fn sessions_observe_pc_psi_and_all_sites_converge() {
 /// Seeds that have failed: a worker evaluated timestamps of a worker that had carried out more
 /// moves; a MOVED answer to an early attempt began another attempt while a later one committed; a
 /// home that was ahead of its wall clock answered with versions that looked stale; a written shard
-/// moved between PREPARED and COMMIT.
+/// moved between PREPARED and COMMIT; a worker that had restarted did not know that it had
+/// acknowledged a write of a home that has no replica there, and a snapshot lacked the write.
 #[test]
 fn seeds_that_have_failed() {
-    for seed in [400_278, 420_009, 400_476, 420_204, 422_007] {
+    for seed in [400_278, 420_009, 400_476, 420_204, 422_007, 720_767] {
         judge(seed, shape(seed));
     }
 }
@@ -146,7 +147,7 @@ fn every_rule_is_needed() {
         (Rule::InOrder, 0),
         (Rule::SessionOrder, 0),
         (Rule::LastAttempt, 80),
-        (Rule::Ceiling, 30),
+        (Rule::Ceiling, 180),
         (Rule::UnreadBeforeForgotten, 400),
         (Rule::Removals, 0),
         (Rule::Epochs, 170),

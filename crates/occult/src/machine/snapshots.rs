@@ -1,13 +1,14 @@
 //! The steps of a reader of all keys.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use solera_data::{Key, Op, Outcome, State, Type, View, execute};
-use solera_machine::{Now, PartitionId};
+use solera_machine::{Address, Now, PartitionId};
 use solera_time::SiteId;
 
 use super::Occult;
+use crate::message::Body;
 use crate::shard::{ShardId, Stamp};
 use crate::snapshot::{MOST, Old, Peaks, Snapshot, SnapshotAnswer, SnapshotStep, Stage, raise};
 use crate::version::Version;
@@ -42,13 +43,12 @@ impl Occult {
     }
 
     fn mark(&mut self, now: Now, id: u64, lasts_ms: u64) -> SnapshotAnswer {
-        let mut homes = self.homes_elsewhere();
-        if let Some(home) = homes.find(|home| !self.replica.has_heard(*home)) {
-            drop(homes);
-            self.want_progress(now);
+        let unheard = self.unheard();
+        if let Some(home) = unheard.first() {
+            let request = Body::ClockRequest(self.config.incarnation);
+            unheard.iter().for_each(|home| self.out.send(*home, request.clone()));
             return SnapshotAnswer::Unheard(home.site);
         }
-        drop(homes);
         let snapshots = &mut self.store.snapshots;
         snapshots.open.remove(&id);
         if snapshots.open.len() >= MOST {
@@ -67,6 +67,26 @@ impl Occult {
         let group = self.config.scheme.group_of(self.config.address.site);
         raise(&mut peaks, [(group, self.home.clock())]);
         SnapshotAnswer::Marked(peaks)
+    }
+
+    /// Returns the workers of other sites with homes that have not told their clocks to this
+    /// process. A former process may have acknowledged writes of any of them.
+    fn unheard(&self) -> Vec<Address> {
+        let me = self.config.address.site;
+        let homes: BTreeSet<SiteId> = self.homes.sites().filter(|site| *site != me).collect();
+        let workers = self.config.topology.all_workers().filter(|it| homes.contains(&it.site));
+        workers.filter(|home| !self.store.snapshots.heard.contains(home)).collect()
+    }
+
+    /// Takes the clock of a home, which is not below the stamps of its writes that a former process
+    /// of this worker has acknowledged.
+    pub(crate) fn on_clock(&mut self, home: Address, incarnation: u64, clock: Stamp) {
+        // An answer to a former process may have been sent before that process acknowledged writes.
+        if incarnation == self.config.incarnation {
+            let group = self.config.scheme.group_of(home.site);
+            self.store.snapshots.note_peaks([(group, clock)]);
+            self.store.snapshots.heard.insert(home);
+        }
     }
 
     fn poll(&mut self, now: Now, marks: &Peaks) -> SnapshotAnswer {

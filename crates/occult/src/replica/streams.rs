@@ -37,8 +37,6 @@ pub(super) struct Stream {
     filling: Option<Filling>,
     /// Whether the replica has ever had everything that the home had shown.
     filled: bool,
-    /// Whether the home has reported its progress since this process started.
-    pub(super) heard: bool,
     /// Time when missing entries were last requested.
     asked: Option<Monotonic>,
     /// Time when progress was last reported to the home.
@@ -61,12 +59,6 @@ impl Stream {
     pub(super) fn floor(&self) -> Stamp {
         let held = self.progress.held.iter().map(|(_, stamp)| *stamp);
         held.fold(self.progress.through, Stamp::min)
-    }
-
-    /// Returns the home's clock if this is its first report since the process started.
-    pub(super) fn first_heard(&mut self, batch: &Batch) -> Option<Stamp> {
-        let progress = batch.progress.as_ref().filter(|_| batch.end >= self.position)?;
-        (!std::mem::replace(&mut self.heard, true)).then_some(progress.through)
     }
 
     /// Forgets what the sites have stored and confirmed.
