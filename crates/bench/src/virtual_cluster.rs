@@ -15,6 +15,7 @@
 //! | `host` | costs of servers besides their machines, and their time |
 //! | `cluster` | time, queues, virtual cores |
 //! | `network` | network cards |
+//! | `arrivals` | updates that wait at the workers of a site, one of which is too slow |
 //! | `client` | the closed loop, and the state of each client |
 //! | `occult` | the same for Occult's machines alone |
 //! | `flood` | clients that keep a space of `primary` busy |
@@ -22,6 +23,7 @@
 //! | `three_items`, `replay` | the micro-benchmark; RUBiS, from a recording |
 //! | `recording` | recording the commands of clients of the real workload |
 
+pub(crate) mod arrivals;
 pub(crate) mod calibrate;
 pub(crate) mod client;
 pub(crate) mod cluster;

@@ -129,6 +129,18 @@ pub enum LockScope {
     Shards,
 }
 
+/// Time when a replica shows the writes of homes at other sites.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shows {
+    /// As soon as they arrive, in the order of each shard (§4.1).
+    #[default]
+    AtOnce,
+    /// After the replica's site shows all writes on which they depend, as Eiger (§2): a baseline of
+    /// the experiments, for the scheme [`Scheme::Exact`]. A restarted worker shows what it has
+    /// stored.
+    AfterDependencies,
+}
+
 /// Configuration of a worker.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -155,6 +167,8 @@ pub struct Config {
     pub generation: u32,
     /// Objects that a transaction locks at its homes.
     pub locks: LockScope,
+    /// Time when replicas show writes.
+    pub shows: Shows,
     /// Whether to emit records.
     pub journal: bool,
     /// Whether to emit an event for each write that a home shows, for checkers of histories.
@@ -180,6 +194,7 @@ impl Config {
             generation: 0,
             journal: true,
             locks: LockScope::Keys,
+            shows: Shows::AtOnce,
             trace: false,
             timing: Timing::default(),
             without: Without::default(),

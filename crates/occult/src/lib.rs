@@ -48,14 +48,14 @@ mod version;
 
 pub use client::{Freshness, PreparedAt, Transaction};
 pub use command::{AbortCause, Command, Fate, OnStale, ReadCounts, Response, Unknown};
-pub use config::{Config, LockScope, Rule, StaleReads, Timing};
+pub use config::{Config, LockScope, Rule, Shows, StaleReads, Timing};
 pub use machine::moving::ranges;
 pub use machine::{Checkpoint, Occult};
 pub use message::{
     Answer, Batch, Body, ClientId, Commit, Copied, Copies, CopyRequest, DecidedCommit, DecidedOf,
-    Decision, Entry, Event, Execute, Executed, Handover, HandoverRequest, Input, Message, Output,
-    Prepare, Progress, Question, Read, ReadAnswer, Stored, StoredAt, Table, Taken, Takeover,
-    TransactionId,
+    Decision, DependencyCheck, Entry, Event, Execute, Executed, Handover, HandoverRequest, Input,
+    Message, Output, Prepare, Progress, Question, Read, ReadAnswer, Stored, StoredAt, Table, Taken,
+    Takeover, TransactionId,
 };
 pub use passed::Passing;
 pub use protocol::PROTOCOL;

@@ -161,6 +161,11 @@ impl Occult {
         (prepared, records, self.store.hidden())
     }
 
+    /// Returns the number of writes that have arrived at replicas here and are not shown.
+    pub fn held(&self) -> usize {
+        self.replica.held()
+    }
+
     /// Returns the number of open transactions of this worker's clients.
     pub fn open(&self) -> usize {
         self.gateway.open()
@@ -341,6 +346,12 @@ impl Occult {
             Body::ClockRequest(number) => {
                 self.out.send(from, Body::Clock(number, self.home.clock()));
             }
+            Body::DependencyCheck(check) => {
+                self.with_replica(now, |it, context| it.on_check(context, from, check));
+            }
+            Body::DependenciesShown(number, shard) => self.with_replica(now, |it, context| {
+                it.on_dependencies_shown(context, from, (number, shard));
+            }),
             Body::Clock(number, clock) => self.on_clock(from, number, clock),
         }
     }
@@ -429,7 +440,8 @@ impl Occult {
         self.with_home(now, |home, context| home.on_tick(context));
         self.with_gateway(now, |it, context| it.on_tick(context));
         self.with_replica(now, |it, context| {
-            it.apply_due(context);
+            it.show_held(context);
+            it.check_again(context);
             it.answer_parked(context, None);
         });
         self.keep_moving(now);

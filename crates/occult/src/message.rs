@@ -354,6 +354,17 @@ pub struct Copied {
     pub stamp: Stamp,
 }
 
+/// A check of the dependencies of a write.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DependencyCheck {
+    /// Number of the check, chosen by the sender.
+    pub number: u64,
+    /// The shard and the stamp of the write.
+    pub of: (ShardId, Stamp),
+    /// The dependencies that the receiver stores.
+    pub needs: Vec<(ShardId, Stamp)>,
+}
+
 /// Input of an [`Occult`](crate::Occult).
 pub type Input = solera_machine::Input<Message, Command, Infallible, Answer>;
 /// Output of an [`Occult`](crate::Occult).
@@ -469,4 +480,9 @@ pub enum Body {
     ClockRequest(u64),
     /// The answer, with the incarnation of the request.
     Clock(u64, Stamp),
+    /// Replica to another worker of its site: asks whether the worker shows the dependencies of a
+    /// write. Only in the baseline [`Shows::AfterDependencies`](crate::Shows::AfterDependencies).
+    DependencyCheck(DependencyCheck),
+    /// The answer, once they are shown: the number of the check, and the shard of the write.
+    DependenciesShown(u64, ShardId),
 }

@@ -2,8 +2,9 @@
 //! the home's order and independently of other homes (§4.1).
 
 mod decided;
+mod dependencies;
+mod held;
 mod parked;
-mod slow;
 mod streams;
 
 use std::collections::BTreeMap;
@@ -14,10 +15,11 @@ use solera_machine::Address;
 use solera_time::{Monotonic, SiteId};
 
 use self::decided::Decisions;
+use self::dependencies::Checks;
+use self::held::HeldShards;
 use self::parked::{ParkedRead, ParkedReads};
-use self::slow::SlowShards;
 use self::streams::Stream;
-use crate::config::{Config, Rule, StaleReads};
+use crate::config::{Config, Rule, Shows, StaleReads};
 use crate::message::{
     Batch, Body, Commit, Copies, CopyRequest, DecidedOf, Entry, Read, ReadAnswer, Stored, StoredAt,
     TransactionId,
@@ -37,7 +39,8 @@ const REPORT: Duration = Duration::from_millis(50);
 pub(crate) struct Replica {
     streams: BTreeMap<Address, Stream>,
     parked: ParkedReads,
-    slow: SlowShards,
+    held: HeldShards,
+    checks: Checks,
     decided: Decisions,
 }
 
@@ -85,19 +88,19 @@ impl Replica {
     /// moves.
     pub(crate) fn shown_by(&self, home: Address, shard: ShardId) -> Stamp {
         let shown = self.streams.get(&home).map_or(Stamp::ZERO, |stream| stream.shown(shard));
-        self.slow.shown(home, shard).map_or(shown, |late| late.min(shown))
+        self.held.shown(home, shard).map_or(shown, |late| late.min(shown))
     }
 
     /// Returns a stamp up to which all shards of a home's stream are shown.
     pub(crate) fn floor(&self, home: Address) -> Stamp {
         let floor = self.streams.get(&home).map_or(Stamp::ZERO, Stream::floor);
-        self.slow.floor(home).map_or(floor, |late| late.min(floor))
+        self.held.floor(home).map_or(floor, |late| late.min(floor))
     }
 
     /// Returns the position up to which a home's stream is applied.
     fn position(&self, home: Address) -> u64 {
         let position = self.streams.get(&home).map_or(0, |stream| stream.position);
-        self.slow.position(home).map_or(position, |late| late.min(position))
+        self.held.position(home).map_or(position, |late| late.min(position))
     }
 
     /// Returns what each site has stored and confirmed of a home's writes.
@@ -210,11 +213,18 @@ impl Replica {
         }
         if batch.end >= stream.position {
             let home_of = |shard| context.config.owner(context.homes.home(shard), shard);
-            self.slow.take((from, context.now), &mut batch, home_of);
+            self.held.take((from, context.now), &mut batch, home_of);
         }
+        if has_entries && context.config.shows == Shows::AfterDependencies {
+            self.hold(context, from, &mut batch);
+        }
+        let stream = self.streams.entry(from).or_default();
         stream.apply(context.store, batch);
         if has_entries || stream.reported.is_none_or(|at| context.now.since(at) >= REPORT) {
             self.report(context, from, false);
+        }
+        if context.config.shows == Shows::AfterDependencies {
+            self.show_held(context);
         }
         self.answer_parked(context, Some(from));
     }
@@ -236,7 +246,7 @@ impl Replica {
                 // A batch may arrive again when the replica already has the data of the takeover
                 // that the batch contains.
                 Some(end) => place > Some(*end),
-                None => context.store.is_current(shard, homes) || self.slow.takes_over(shard, from),
+                None => context.store.is_current(shard, homes) || self.held.takes_over(shard, from),
             };
             homes.home(shard) == from.site && (is_valid || entry.takeover.is_some())
         });
@@ -270,20 +280,20 @@ impl Replica {
         delay: Duration,
     ) {
         match delay {
-            Duration::ZERO => self.slow.end(shard, context.store, context.homes),
-            _ => self.slow.delay(shard, delay, (home, self.shown_by(home, shard))),
+            Duration::ZERO => self.held.end(shard, context.store, context.homes),
+            _ => self.held.delay(shard, delay, (home, self.shown_by(home, shard))),
         }
         self.answer_parked(context, None);
     }
 
-    /// Applies delayed writes that are due.
-    pub(crate) fn apply_due(&mut self, context: &mut Context<'_>) {
-        self.slow.apply_due(context.now, context.store, context.homes);
+    /// Returns whether something waits here: reads, or writes that are held back.
+    pub(crate) fn waits(&self) -> bool {
+        !self.parked.is_empty() || self.held.waits()
     }
 
-    /// Returns whether something waits here: reads, or writes of slow shards.
-    pub(crate) fn waits(&self) -> bool {
-        !self.parked.is_empty() || self.slow.waits()
+    /// Returns the number of writes that have arrived and are held back.
+    pub(crate) fn held(&self) -> usize {
+        self.held.writes()
     }
 
     /// Applies a batch again, from the journal. It left no gap when it arrived.

@@ -141,6 +141,16 @@ impl CausalTimestamp {
         }
     }
 
+    /// Returns all shards on which the owner depends, with their stamps, in the scheme
+    /// [`Scheme::Exact`]; none in other schemes.
+    pub(crate) fn exact(&self) -> impl Iterator<Item = (ShardId, Stamp)> + '_ {
+        let stamps = match &self.entries {
+            Entries::Exact(stamps) => Some(stamps),
+            _ => None,
+        };
+        stamps.into_iter().flatten().map(|(shard, stamp)| (*shard, *stamp))
+    }
+
     /// Returns whether the shard has an entry of its own. A shard without one shares an entry with
     /// other shards, and the owner may depend on none of its writes.
     pub fn has_own(&self, shard: ShardId) -> bool {

@@ -238,6 +238,12 @@ impl Body {
             | Body::ClockRequest(_)
             | Body::Wanted => true,
             Body::Clock(_, stamp) => is_stamp(*stamp),
+            Body::DependencyCheck(check) => {
+                let is_one =
+                    |(shard, stamp): &(ShardId, Stamp)| config.is_mine(*shard) && is_stamp(*stamp);
+                from.site == config.address.site && check.needs.iter().all(is_one)
+            }
+            Body::DependenciesShown(_, shard) => config.is_mine(*shard),
             Body::Table(table) => config.is_table(table),
             Body::HandoverRequest(request) => config.is_mine(request.shard),
             Body::Handover(handover) => config.is_handover(handover),
@@ -296,6 +302,8 @@ impl Body {
             Body::ResolveLost(..) => "occult ResolveLost",
             Body::ClockRequest(_) => "occult ClockRequest",
             Body::Clock(..) => "occult Clock",
+            Body::DependencyCheck(_) => "occult DependencyCheck",
+            Body::DependenciesShown(..) => "occult DependenciesShown",
         }
     }
 }
@@ -328,7 +336,9 @@ impl OfProtocol for Message {
             | Body::ClockRequest(_)
             | Body::Clock(..)
             | Body::Copies(_) => from.site != to.site,
-            Body::Passed(..) => from.site == to.site,
+            Body::Passed(..) | Body::DependencyCheck(_) | Body::DependenciesShown(..) => {
+                from.site == to.site
+            }
             _ => true,
         };
         between_sites

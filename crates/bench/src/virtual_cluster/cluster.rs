@@ -8,6 +8,7 @@ use solera_site::{Message, Output, Site};
 use solera_time::{Monotonic, Queue, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Response};
 
+use super::arrivals::Arrivals;
 use super::client::{Client, Failed, Then};
 use super::flood::{self, Flood};
 use super::meter::{Charged, Meter};
@@ -278,6 +279,7 @@ pub(crate) struct VirtualCluster<S> {
     measuring: bool,
     counts: BTreeMap<Class, Vec<Count>>,
     probes: Probes,
+    arrivals: Option<Arrivals>,
 }
 
 impl<S: Source> VirtualCluster<S> {
@@ -317,6 +319,7 @@ impl<S: Source> VirtualCluster<S> {
             measuring: false,
             counts: BTreeMap::new(),
             probes: Probes::default(),
+            arrivals: None,
             shape,
         };
         for core in 0..cluster.cores.len() {
@@ -349,14 +352,18 @@ impl<S: Source> VirtualCluster<S> {
 
     /// Sets the number of clients, which are distributed over the sites. It must not decrease.
     pub(crate) fn set_clients(&mut self, clients: usize) {
-        let sites = self.shape.sites();
+        self.set_clients_at(self.shape.sites(), clients);
+    }
+
+    /// Sets the number of clients, which are distributed over the first `sites` sites.
+    pub(crate) fn set_clients_at(&mut self, sites: usize, clients: usize) {
         let span = (self.think.as_nanos() as u64).max(20 * MS);
         for number in self.clients.len()..clients {
             let (site, turn) = (number % sites, number / sites);
             let worker = turn % usize::from(self.shape.workers);
             let place = site * usize::from(self.shape.workers) + worker;
             let seed = u64::from(self.shape.seed) << 32 | number as u64;
-            let mut client = Client::new(site, place, seed, sites);
+            let mut client = Client::new(site, place, seed, self.shape.sites());
             if self.cards.is_some() {
                 client = client.counting_bytes();
             }
@@ -422,6 +429,23 @@ impl<S: Source> VirtualCluster<S> {
         std::mem::take(&mut self.probes).delays
     }
 
+    /// Makes a worker of a site take this time for each update of other sites, and counts the
+    /// updates that the site does not show.
+    pub(crate) fn slow_down(&mut self, slow: Address, takes: Duration) {
+        let (workers, worker) = (usize::from(self.shape.workers), usize::from(slow.worker));
+        let first = self.place(Address { worker: 0, ..slow });
+        self.arrivals = Some(Arrivals::new(first, workers, (worker, takes)));
+    }
+
+    /// Continues for some time, and then returns the average number of updates that wait at the
+    /// workers beside the slow one.
+    pub(crate) fn waiting_after(&mut self, time: Duration) -> f64 {
+        self.run_for(time);
+        let visible =
+            |core: usize| self.cores[core].engine.machine().unistore().status().view().uniform_vec;
+        self.arrivals.as_mut().map_or(0.0, |arrivals| arrivals.mean_of_others(visible))
+    }
+
     /// Returns the meter of the steps.
     pub(crate) fn into_meter(self) -> Meter {
         self.meter
@@ -447,8 +471,9 @@ impl<S: Source> VirtualCluster<S> {
                         }
                         self.cores[core].tick_at = None;
                     }
-                    if let Item::Message(from, _) = &item {
+                    if let Item::Message(from, message) = &item {
                         self.wake(*from, core);
+                        self.arrivals.iter_mut().for_each(|it| it.arrive(core, message));
                     }
                     self.cores[core].inbox.push(item.share(), item);
                     self.work(core);
@@ -493,6 +518,7 @@ impl<S: Source> VirtualCluster<S> {
         let core = &mut self.cores[place];
         core.woken = false;
         let (mut turn, mut answered) = (Turn::default(), false);
+        let mut late = Duration::ZERO;
         // One system call waits for all inputs.
         let (mut instructions, mut system_calls) = (0.0, 1 + std::mem::take(&mut core.wakes));
         let (mut senders, mut outputs) = (Vec::new(), Vec::new());
@@ -515,6 +541,9 @@ impl<S: Source> VirtualCluster<S> {
             }
             // System calls for reading a client's requests and writing the replies.
             system_calls += if matches!(item, Item::Round(_) | Item::Flood(..)) { 2 } else { 0 };
+            if let (Some(arrivals), Item::Message(_, message)) = (&self.arrivals, &item) {
+                late += arrivals.time(place, message);
+            }
             let (step, operations, of_host) = self.begin_step(place, now, item);
             instructions += of_host;
             turn.steps.push_back((step, operations));
@@ -539,6 +568,7 @@ impl<S: Source> VirtualCluster<S> {
         self.charged.system_calls += system_calls + calls;
         let time = self.meter.time(instructions + of_sending, system_calls + calls);
         let busy = if self.busy { (time * self.shape.slowness) as u64 } else { 0 };
+        let busy = busy + late.as_nanos() as u64;
         for _ in 0..turn.flooded {
             self.flood_again(place, self.now + busy + 2 * WITHIN_SITE);
         }
@@ -825,6 +855,25 @@ mod tests {
         assert!(strong.count() > 50 && strong.mean() > Some(ms(61)), "{measured}");
         assert!(strong.quantile(0.5) < Some(ms(130)), "{measured}");
         assert_eq!(measured.total().failed, 0);
+    }
+
+    #[test]
+    fn updates_wait_at_all_workers_of_a_site_for_a_slow_one() {
+        let waiting = |takes_ms: u64| {
+            let shape = Shape { slowness: 0.001, ..Shape::three_sites(4, 4) };
+            let micro =
+                Micro { keys: 1000, updates: 100, strong: 0, hot: 0, value_bytes: 8, seed: 1 };
+            let items = ThreeItems::new(micro, 4, false);
+            let think = Duration::from_millis(100);
+            let meter = Meter::Table(Rates::default());
+            let mut cluster = VirtualCluster::new(shape, meter, items, think);
+            let slow = Address { site: SiteId(1), worker: 2 };
+            cluster.slow_down(slow, Duration::from_millis(takes_ms));
+            cluster.set_clients_at(1, 10);
+            cluster.waiting_after(Duration::from_secs(2))
+        };
+        let (none, slow) = (waiting(0), waiting(500));
+        assert!(slow > 50.0 && slow > 5.0 * none, "{none}, {slow}");
     }
 
     /// Returns the measurements of a loaded cluster with the built-in table, and the visibility

@@ -5,11 +5,9 @@
 //! | `world` | sites, processes, cards, and the time of messages |
 //! | `clients` | clients in a closed loop, and their measurements |
 //! | `processes` | the number of server processes, and their work |
-//! | `queues` | writes that wait at replicas, of Fig. 2 |
 
 pub(crate) mod clients;
 pub(crate) mod processes;
-pub(crate) mod queues;
 pub(crate) mod world;
 
 use std::time::Duration;

@@ -3,10 +3,13 @@
 
 use std::cell::Cell;
 
-use solera_data::{Key, Op};
+use solera_data::{Key, Op, Outcome};
 use solera_machine::{Address, Machine, RequestId};
 use solera_membership::{Change, Members, Participant};
-use solera_occult::{Body, Command, Config, Input, Message, Occult, OnStale, Output, Response};
+use solera_occult::{
+    Body, CausalTimestamp, Command, Config, Input, Message, Occult, OnStale, Output, Response,
+    Scheme, Shows,
+};
 use solera_time::SiteId;
 
 use crate::net::{
@@ -319,4 +322,50 @@ fn a_slow_fill_ends() {
         _ => Do::Pass,
     });
     assert_eq!(net.workers[usize::from(P)].keys(), net.workers[usize::from(C)].keys());
+}
+
+/// C writes after it has read a write of A. P gets the write of C first.
+#[test]
+fn in_the_pessimistic_baseline_a_replica_shows_a_write_after_its_dependencies() {
+    for shows in [Shows::AtOnce, Shows::AfterDependencies] {
+        let (mut net, [first, second]) = with_exact(shows);
+        let new = CausalTimestamp::new(Scheme::Exact);
+        net.execute(A, &new, &first, set(1));
+        net.run(50, cut_link(A, P));
+        let read = net.execute(C, &new, &first, Op::Get);
+        let Response::Committed { past, .. } = net.replies[&read].clone() else { panic!() };
+        net.execute(C, &past, &second, set(2));
+        net.run(50, cut_link(A, P));
+        let is_shown = net.local(P, &second) == bulk(2);
+        assert_eq!(is_shown, shows == Shows::AtOnce);
+        assert_eq!(net.workers[usize::from(P)].held(), usize::from(!is_shown));
+        net.run(1_000, pass);
+        assert_eq!([&first, &second].map(|key| net.local(P, key)), [bulk(1), bulk(2)]);
+        assert_eq!(net.workers[usize::from(P)].held(), 0);
+    }
+}
+
+/// The writes of a transaction depend on each other.
+#[test]
+fn in_the_pessimistic_baseline_the_writes_of_a_transaction_are_shown() {
+    let (mut net, keys) = with_exact(Shows::AfterDependencies);
+    net.write_both(C, keys.clone(), 1);
+    let drop_first = |(from, to, _): Sent| if (from, to) == (A, P) { Do::Drop } else { Do::Pass };
+    net.run(50, drop_first);
+    assert_eq!(keys.each_ref().map(|key| net.local(P, key)), [nil(), nil()]);
+    net.run(1_000, pass);
+    assert_eq!(keys.each_ref().map(|key| net.local(P, key)), [bulk(1), bulk(1)]);
+}
+
+/// Returns workers with exact timestamps, and keys whose homes are A and C.
+fn with_exact(shows: Shows) -> (Net, [Key; 2]) {
+    let exact =
+        |site| Config { scheme: Scheme::Exact, shows, ..Config::new(at(site), topology(), 3) };
+    let net = Net::with(exact);
+    let keys = [net.key(0, 0), net.key(2, 0)];
+    (net, keys)
+}
+
+fn nil() -> Option<Outcome> {
+    Some(Outcome::Nil)
 }

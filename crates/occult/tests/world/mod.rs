@@ -17,7 +17,7 @@ use solera_machine::{Address, AskId, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
     Answer, Command, Config, Event, Homes, Input, LockScope, Move, Occult, Output, Question,
-    Recovery, Response, Rule, Scheme, ShardId, StaleReads, Timing,
+    Recovery, Response, Rule, Scheme, ShardId, Shows, StaleReads, Timing,
 };
 use solera_random::Random;
 use solera_time::{Monotonic, Physical, SiteId};
@@ -56,6 +56,7 @@ pub(crate) struct Shape {
     /// Whether keys are deleted. The order of a key's versions is then known from answers only.
     pub(crate) deletes: bool,
     pub(crate) locks: LockScope,
+    pub(crate) shows: Shows,
     pub(crate) without: Option<Rule>,
 }
 
@@ -211,6 +212,7 @@ impl World {
                 scheme: shape.scheme,
                 timing,
                 locks: shape.locks,
+                shows: shape.shows,
                 without: shape.without.into(),
                 trace: true,
                 ..Config::new(address, topology.clone(), SHARDS)

@@ -2,17 +2,26 @@
 
 use std::time::Duration;
 
+use solera_data::{Key, Op};
+use solera_levels::Level;
 use solera_machine::Address;
-use solera_occult::Scheme;
+use solera_occult::{Scheme, Shows};
 use solera_time::SiteId;
+use solera_unistore::Kind;
 
 use super::{Findings, Laboratory, Setting, World};
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
-use crate::virtual_cluster::occult::clients::Sessions;
+use crate::random::Random;
+use crate::tally::Class;
+use crate::virtual_cluster::cluster::VirtualCluster;
+use crate::virtual_cluster::cost::Costs;
+use crate::virtual_cluster::meter::Meter;
+use crate::virtual_cluster::occult::clients::{Sessions, Workload, key};
 use crate::virtual_cluster::occult::processes::PROCESSES;
-use crate::virtual_cluster::occult::queues::Shows;
 use crate::virtual_cluster::occult::world::by_load;
+use crate::virtual_cluster::shape::{CALIFORNIA, Shape, VIRGINIA};
+use crate::virtual_cluster::source::{Source, Step, Transaction};
 
 const FIGURE: &str = "Fig. 2";
 /// Number of clients, as in the paper. The clients of the other site only read there, and do not
@@ -22,50 +31,52 @@ pub(super) const CLIENTS: usize = 10;
 const TAKES: Duration = Duration::from_millis(100);
 /// Number of points in time at which the queues are measured.
 const SAMPLES: u32 = 20;
+const KEYS: u64 = 200;
+
+/// Lengths of the queues beside the slow replica, by time in seconds.
+type Lengths = Vec<(f64, f64)>;
 
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
-    // Exact timestamps are the dependencies that Eiger would wait for.
-    let setting = Setting { one_home: true, ..Setting::of(Scheme::Exact) };
-    let workload = laboratory.workload(95, Sessions::Causal).with_keys(500);
+    let workload = laboratory.workload(95, Sessions::Causal).with_keys(KEYS);
     let middle = by_load(&workload).into_iter().filter(|address| address.site == SiteId(1));
-    let middle = middle.map(|Address { worker, .. }| worker).nth(PROCESSES / 2).unwrap_or(0);
-    let slow = Some((PROCESSES + usize::from(middle), TAKES));
-    let models = [
-        ("after dependencies, none slow", Shows::AfterDependencies, None),
-        ("after dependencies, one slow", Shows::AfterDependencies, slow),
-        ("when stable, as UniStore, one slow", Shows::WhenStable, slow),
-        ("Occult, one slow", Shows::AtOnce, slow),
-    ];
-    let mut world = World::new(setting, workload);
-    for (_, shows, slow) in models {
-        world.follow(shows, slow);
-    }
-    world.add_clients(CLIENTS);
+    let worker = middle.map(|Address { worker, .. }| worker).nth(PROCESSES / 2).unwrap_or(0);
+    let slow = Address { site: SiteId(1), worker };
     let time: Duration = laboratory.effort.pick(Duration::from_secs(2), Duration::from_secs(6));
-    let mut points = vec![Vec::new(); models.len()];
-    for sample in 1..=SAMPLES {
-        world.run_for(time / SAMPLES);
-        let at = (time / SAMPLES * sample).as_secs_f64();
-        for (points, queues) in points.iter_mut().zip(&world.replicas) {
-            points.push((at, queues.mean_of_others()));
-        }
-    }
-    (laboratory.report)("queues of writes at replicas: done");
     let mut rows = Vec::new();
-    for ((name, ..), points) in models.iter().zip(&points) {
-        for (at, length) in [points[points.len() / 2 - 1], points[points.len() - 1]] {
+    let mut queues: Vec<(&str, Lengths)> = Vec::new();
+    let runs = [
+        ("pessimistic, none slow", Shows::AfterDependencies, None),
+        ("pessimistic, one slow", Shows::AfterDependencies, Some((slow, TAKES))),
+        ("Occult, one slow", Shows::AtOnce, Some((slow, TAKES))),
+    ];
+    for (kind, shows, overloaded) in runs {
+        let setting = Setting { one_home: true, shows, overloaded, ..Setting::of(Scheme::Exact) };
+        let mut world = World::new(setting, workload.clone());
+        world.add_clients(CLIENTS);
+        let sample = |length| {
+            world.run_for(length);
+            world.held_beside(slow)
+        };
+        queues.push((kind, sampled(time, sample)));
+        if shows == Shows::AtOnce {
+            let (arrived, waiting) = world.at_slow();
+            let arrived = arrived as f64 / time.as_secs_f64();
+            rows.push(Row::new(FIGURE, "writes for the slow replica", None, arrived, "1/s"));
+            let quantity = "writes that wait at the slow replica";
+            rows.push(Row::new(FIGURE, quantity, None, waiting as f64, ""));
+        }
+        (laboratory.report)(&format!("queues of writes at replicas: {kind}"));
+    }
+    queues.push(("UniStore, one slow", unistore(&workload, worker, time)));
+    (laboratory.report)("queues of writes at replicas: UniStore, one slow");
+    for (kind, lengths) in &queues {
+        for (at, length) in [lengths[lengths.len() / 2 - 1], lengths[lengths.len() - 1]] {
             let quantity =
-                format!("writes that wait at each other replica after {at:.0} s: {name}");
+                format!("writes that wait at each other replica after {at:.0} s: {kind}");
             rows.push(Row::new(FIGURE, quantity, None, length, ""));
         }
     }
-    let queues = &world.replicas[models.len() - 1];
-    let arrived = queues.arrived as f64 / time.as_secs_f64();
-    rows.push(Row::new(FIGURE, "writes that arrive at the replicas", None, arrived, "1/s"));
-    let at_slow = queues.of_slow() as f64;
-    rows.push(Row::new(FIGURE, "writes that wait at the slow replica, Occult", None, at_slow, ""));
-    let series = models.iter().zip(points);
-    let series = series.map(|((name, ..), points)| Series { name: (*name).to_owned(), points });
+    let series = queues.into_iter().map(|(kind, points)| Series { name: kind.to_owned(), points });
     let plot = Plot {
         title: "Writes that wait at replicas beside a slow one".to_owned(),
         x: "time (s)",
@@ -73,4 +84,56 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         series: series.collect(),
     };
     Findings { rows, plots: vec![plot], ..Findings::default() }
+}
+
+/// Calls `sample` for each part of a time.
+fn sampled(time: Duration, mut sample: impl FnMut(Duration) -> f64) -> Lengths {
+    let at = |part: u32| (time / SAMPLES * part).as_secs_f64();
+    (1..=SAMPLES).map(|part| (at(part), sample(time / SAMPLES))).collect()
+}
+
+/// Runs the workload on UniStore, with as many workers, which take no time but for the slow one.
+fn unistore(workload: &Workload, worker: u8, time: Duration) -> Lengths {
+    // A site has at most so many workers.
+    let workers: u8 = 32;
+    let shape = Shape {
+        regions: vec![VIRGINIA, CALIFORNIA],
+        cores_per_node: 1,
+        slowness: 0.0,
+        ..Shape::three_sites(u16::from(workers), workers)
+    };
+    let meter = Meter::Table(Costs::shipped().of(shape.variant));
+    let source = Single(workload.clone());
+    let mut cluster = VirtualCluster::new(shape, meter, source, Duration::ZERO);
+    cluster.slow_down(Address { site: SiteId(1), worker }, TAKES);
+    cluster.set_clients_at(1, CLIENTS);
+    sampled(time, |length| cluster.waiting_after(length))
+}
+
+/// The workload's operations, as transactions of one operation.
+struct Single(Workload);
+
+impl Single {
+    fn step(&self, number: u64, op: Op) -> Step {
+        Step { key: key(number), op, level: Level::Causal, kind: Kind { number: 0, conflicts: 0 } }
+    }
+}
+
+impl Source for Single {
+    fn load(&self) -> Vec<(Key, Op)> {
+        let set = |number| {
+            let Step { key, op, .. } = self.step(number, Op::Set(self.0.value.clone()));
+            (key, op)
+        };
+        (0..self.0.keys).map(set).collect()
+    }
+
+    fn next(&mut self, random: &mut Random) -> Transaction {
+        let number = self.0.distribution.draw(random, self.0.keys);
+        let (class, op) = match random.chance(self.0.reads) {
+            true => (Class::Read, Op::Get),
+            false => (Class::Causal, Op::Set(self.0.value.clone())),
+        };
+        Transaction { class, rounds: vec![vec![self.step(number, op)]] }
+    }
 }

@@ -7,7 +7,7 @@
 //! A server process is a virtual core. It is busy while it encodes and decodes messages, handles
 //! them and waits for system calls, by the table of costs.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
     Body, Config, DEFAULT_SHARDS, Entry, Executed, Homes, Input, Message, Occult, OnStale, Output,
-    Scheme, ShardId, Stamp,
+    Scheme, Shows,
 };
 use solera_time::{Monotonic, Physical, Queue, SiteId};
 
@@ -27,7 +27,6 @@ use super::super::network::{Card, Cards};
 use super::super::step::{About, WIRE};
 use super::clients::{Clients, Measured, Sessions, Workload, key};
 use super::processes::{PROCESSES, SITES, Used};
-use super::queues::{Queues, Shows, Write};
 
 const MS: u64 = 1_000_000;
 /// Server processes of a computer.
@@ -65,6 +64,10 @@ pub(crate) struct Setting {
     pub(crate) slow: Vec<Address>,
     /// The delay; `None` if these replicas receive no writes.
     pub(crate) slow_by: Option<Duration>,
+    /// Server process whose replicas are too slow, and the time that a write takes there.
+    pub(crate) overloaded: Option<(Address, Duration)>,
+    /// When replicas show writes.
+    pub(crate) shows: Shows,
     /// Whether all keys have their homes at the first site.
     pub(crate) one_home: bool,
 }
@@ -79,6 +82,8 @@ impl Setting {
             lock_tries: 8,
             slow: Vec::new(),
             slow_by: None,
+            overloaded: None,
+            shows: Shows::AtOnce,
             one_home: false,
         }
     }
@@ -130,8 +135,8 @@ pub(crate) struct World {
     clients: Clients,
     /// Whether messages take the time of cards and cores.
     live: bool,
-    /// Models of replicas at the second site that get the streams of the homes.
-    pub(crate) replicas: Vec<Queues>,
+    /// For each write for the replica that is too slow, when it has been handled there.
+    late: Vec<u64>,
 }
 
 /// Returns the bytes of a message's stamps and timestamps, and of messages that only carry these.
@@ -211,6 +216,7 @@ impl World {
             if setting.one_home {
                 config.home_of = [(Vec::new(), Some(SiteId(0)))].into();
             }
+            config.shows = setting.shows;
             config.timing.lock_tries = setting.lock_tries;
             // A busy process must not look dead.
             config.timing.retry = Duration::from_secs(2);
@@ -239,7 +245,7 @@ impl World {
             now: 0,
             clients: Clients::new(workload, setting.scheme, homes.clone()),
             live: false,
-            replicas: Vec::new(),
+            late: Vec::new(),
             homes,
             setting,
         };
@@ -298,10 +304,19 @@ impl World {
         self.clients.end_window(window, traffic, used)
     }
 
-    /// Adds a model of the second site's replicas; see [`Queues`].
-    pub(crate) fn follow(&mut self, shows: Shows, slow: Option<(usize, Duration)>) {
-        let before = Stamp(EPOCH + self.now / 1000);
-        self.replicas.push(Queues::new(shows, slow, before));
+    /// Returns the average number of writes that have arrived at the processes of the second site
+    /// beside a slow one and are not shown.
+    pub(crate) fn held_beside(&self, slow: Address) -> f64 {
+        let others = self.nodes[PROCESSES..SITES * PROCESSES].iter();
+        let others = others.filter(|node| node.address != slow);
+        others.map(|node| node.machine.held()).sum::<usize>() as f64 / (PROCESSES - 1) as f64
+    }
+
+    /// Returns the number of writes that have been sent to the replica that is too slow, and the
+    /// number that it has not handled yet.
+    pub(crate) fn at_slow(&self) -> (u64, usize) {
+        let waiting = self.late.iter().filter(|at| **at > self.now).count();
+        (self.late.len() as u64, waiting)
     }
 
     /// Ends the run, and returns the source of costs.
@@ -328,7 +343,6 @@ impl World {
             match due {
                 Due::Arrive(sent) => {
                     let to = sent.to;
-                    self.show(&sent);
                     self.nodes[to].inbox.push_back(sent);
                     self.work(to);
                 }
@@ -361,29 +375,6 @@ impl World {
         self.now = end;
     }
 
-    /// Gives writes that arrive at the second site to the models of its replicas.
-    fn show(&mut self, sent: &Sent) {
-        let Body::Batch(batch) = &sent.body.body else { return };
-        if self.replicas.is_empty() || self.nodes[sent.to].address.site != SiteId(1) {
-            return;
-        }
-        let keys = 0..self.clients.workload.keys;
-        let shards: BTreeSet<ShardId> =
-            keys.map(|number| self.config.shard_of(&key(number))).collect();
-        for entry in &batch.entries {
-            let needs = |shard: &ShardId| {
-                let stamps = entry.writes.iter().map(|(.., past)| past.stamp(*shard, &self.homes));
-                Some((*shard, stamps.max()?))
-            };
-            let needs = shards.iter().filter(|shard| **shard != entry.shard).filter_map(needs);
-            let write = Write { process: sent.to, shard: entry.shard, stamp: entry.stamp };
-            let needs: Vec<(ShardId, Stamp)> = needs.collect();
-            for replica in &mut self.replicas {
-                replica.arrive(self.now, write, needs.clone());
-            }
-        }
-    }
-
     /// Returns whether a message is a part of the stream to a slow replica.
     fn is_slow(&self, to: usize, body: &Message) -> bool {
         matches!(body.body, Body::Batch(_)) && self.setting.slow.contains(&self.nodes[to].address)
@@ -396,6 +387,23 @@ impl World {
             false => 0,
         };
         extra + if from.site == to.site { WITHIN_SITE } else { ONE_WAY }
+    }
+
+    /// Returns when a message that arrives at `at` is handled: at once, unless it is a part of the
+    /// stream to a replica that is too slow. Only without cards.
+    fn handled(&mut self, at: u64, sent: &Sent) -> u64 {
+        let (Body::Batch(batch), Some((slow, takes))) = (&sent.body.body, self.setting.overloaded)
+        else {
+            return at;
+        };
+        if self.nodes[sent.to].address != slow || !self.live {
+            return at;
+        }
+        for _ in batch.entries.iter().flat_map(|entry| &entry.writes) {
+            let begin = self.late.last().map_or(at, |last| at.max(*last));
+            self.late.push(begin + takes.as_nanos() as u64);
+        }
+        self.late.last().map_or(at, |last| at.max(*last))
     }
 
     /// Has a process handle its deadline after its present work.
@@ -595,8 +603,8 @@ impl World {
             }
             let near = !is_gateway(from) && !is_gateway(to) && computer_of(from) == computer_of(to);
             if !self.live || self.cards.is_none() || near {
-                let delay = self.delay(&sent);
-                self.push(at + delay, Due::Arrive(sent));
+                let arrives = self.handled(at + self.delay(&sent), &sent);
+                self.push(arrives, Due::Arrive(sent));
             } else {
                 self.push(at, Due::Send(sent));
             }
@@ -714,5 +722,24 @@ mod tests {
         };
         let (none, all) = (repeated(Vec::new()), repeated(addresses().collect()));
         assert!(all > 0.01 && all > 3.0 * none, "{none}, {all}");
+    }
+
+    #[test]
+    fn only_the_pessimistic_baseline_lets_writes_wait_beside_a_slow_replica() {
+        let workload = Workload { keys: 100, ..workload(Sessions::Causal, 1) };
+        let slow = by_load(&workload).into_iter().find(|it| it.site == SiteId(1)).unwrap();
+        let held = |shows, takes_ms: u64| {
+            let overloaded = Some((slow, Duration::from_millis(takes_ms)));
+            let of = Setting::of(Scheme::Exact);
+            let setting = Setting { one_home: true, shows, overloaded, ..of };
+            let mut world = World::new(setting, workload.clone());
+            world.add_clients(10);
+            world.run_for(Duration::from_millis(150));
+            assert!(world.at_slow().1 > 2 || takes_ms == 0, "{:?}", world.at_slow());
+            world.held_beside(slow)
+        };
+        assert_eq!(held(Shows::AtOnce, 500), 0.0);
+        let (none, slow) = (held(Shows::AfterDependencies, 0), held(Shows::AfterDependencies, 500));
+        assert!(slow > 5.0 * none.max(0.1), "{none}, {slow}");
     }
 }

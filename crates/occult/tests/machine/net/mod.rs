@@ -137,7 +137,8 @@ impl Net {
 
     /// Writes two keys in one transaction.
     pub(crate) fn write_both(&mut self, site: u8, keys: [Key; 2], value: u64) {
-        let begun = self.ask(site, Command::Begin { past: empty(), on_stale: OnStale::Home });
+        let past = CausalTimestamp::new(self.workers[0].config().scheme);
+        let begun = self.ask(site, Command::Begin { past, on_stale: OnStale::Home });
         let Response::Begun(transaction) = self.replies[&begun] else { panic!("it has begun") };
         for key in keys {
             let op = set(value);
