@@ -42,6 +42,11 @@ impl Call {
             words: all.map(<[u8]>::to_vec).collect(),
         })
     }
+
+    /// Returns whether the command removes its key, whatever the type of the value.
+    pub(crate) fn removes(&self) -> bool {
+        matches!(self.words[0].as_slice(), b"DEL" | b"UNLINK")
+    }
 }
 
 /// A command of the table.

@@ -234,7 +234,10 @@ async fn transactions(one: &mut Client, two: &mut Client) {
     assert!(one.fails("APPEND list a").await.starts_with("WRONGTYPE"));
     assert_eq!(one.ask("APPEND y !").await, int(2));
     assert_eq!(one.ask("DEL z none").await, int(1));
+    assert_eq!(one.ask("DEL hash list").await, int(2));
+    assert_eq!(one.ask("EXISTS hash").await, int(0));
     assert_eq!(one.ask("SOLERA.COMMIT").await, ok());
+    assert_eq!(one.ask("EXISTS hash list").await, int(0));
     assert_eq!(one.ask("MGET y z").await, all(&[bulk("1!"), Value::Null]));
     assert!(one.fails("SOLERA.BEGIN STRONG").await.contains("no STRONG transactions"));
     assert!(one.fails("SOLERA.COMMIT").await.contains("without SOLERA.BEGIN"));

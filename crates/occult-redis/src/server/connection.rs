@@ -208,6 +208,8 @@ impl Connection {
             let mut effect = buffered::execute(call, None)?;
             if let (false, Some(read)) = (call.blind, Call::new(&[b"GET", &call.key])) {
                 match self.session.read_open(open, &read).await? {
+                    // A value of any type can be removed.
+                    Value::Error(_) if call.removes() => effect = (Value::Integer(1), Some(None)),
                     Value::Error(text) => return Ok(Value::Error(text)),
                     Value::Bulk(value) => effect = buffered::execute(call, Some(value))?,
                     _ => {}
