@@ -84,16 +84,20 @@ struct Homes {
 }
 
 impl Homes {
-    /// Returns what the last move waits for; `None` if it is complete. A site from which everything
-    /// was taken by force may be down, and does not count.
-    fn incomplete(&self, forced: bool) -> Option<String> {
-        let is_home = |site: &&String| self.shards.iter().any(|(name, n)| name == *site && *n > 0);
-        let behind: Vec<&str> = self
-            .behind
-            .iter()
-            .filter(|site| !forced || is_home(site))
-            .map(String::as_str)
-            .collect();
+    /// Returns the number of shards of a site.
+    fn of(&self, site: &str) -> i64 {
+        self.shards.iter().find(|(name, _)| name == site).map_or(0, |(_, count)| *count)
+    }
+
+    /// Returns what the last move waits for; `None` if it is complete. After a forced move,
+    /// `before` is the state before it: a site that has lost shards since may be down, and does not
+    /// count.
+    fn incomplete(&self, before: Option<&Homes>) -> Option<String> {
+        let may_be_down = |site: &str| {
+            before.is_some_and(|before| self.of(site) == 0 || self.of(site) < before.of(site))
+        };
+        let behind: Vec<&str> =
+            self.behind.iter().map(String::as_str).filter(|site| !may_be_down(site)).collect();
         match self.arriving {
             0 if behind.is_empty() => None,
             0 => Some(format!("nodes of {} have not carried out the move", behind.join(", "))),
@@ -133,14 +137,16 @@ async fn move_homes(
     if what.force {
         command.push("FORCE");
     }
+    let before = if what.force { Some(ask(client).await?) } else { None };
     client.command(&command).await.map_err(|error| error.to_string())?;
     let mut waiting = Waiting::begin(args.running.timeout);
     loop {
         let homes = ask(client).await?;
-        let Some(missing) = homes.incomplete(what.force) else { return Ok(homes) };
+        let Some(missing) = homes.incomplete(before.as_ref()) else { return Ok(homes) };
         if waiting.is_over() {
             return Err(format!(
-                "{missing} after {} s: all sites must be reachable, unless the move is forced; it goes on",
+                "{missing} after {} s: all sites must be reachable, unless the move is forced, and no clock may have \
+                 been an hour ahead; it goes on",
                 args.running.timeout
             ));
         }
@@ -201,18 +207,23 @@ mod tests {
 
     #[test]
     fn a_move_is_complete_when_all_sites_know_it_and_the_data_has_arrived() {
-        let homes = |arriving, behind: &[&str]| Homes {
-            shards: vec![("eu".to_owned(), 8), ("us".to_owned(), 0)],
+        let with = |of_us, arriving, behind: &[&str]| Homes {
+            shards: vec![("eu".to_owned(), 8), ("us".to_owned(), of_us)],
             moves: 1,
             arriving,
             behind: behind.iter().map(|site| (*site).to_owned()).collect(),
         };
+        let homes = |arriving, behind: &[&str]| with(0, arriving, behind);
+        let (few, more) = (with(3, 0, &[]), with(4, 0, &[]));
         let late = |site: &str| Some(format!("nodes of {site} have not carried out the move"));
-        assert_eq!(homes(0, &[]).incomplete(false), None);
-        assert_eq!(homes(0, &["us"]).incomplete(false), late("us"));
-        assert_eq!(homes(0, &["us"]).incomplete(true), None);
-        assert_eq!(homes(0, &["eu", "us"]).incomplete(true), late("eu"));
-        let arriving = homes(2, &[]).incomplete(true).unwrap();
+        assert_eq!(homes(0, &[]).incomplete(None), None);
+        assert_eq!(homes(0, &["us"]).incomplete(None), late("us"));
+        assert_eq!(homes(0, &["us"]).incomplete(Some(&few)), None);
+        assert_eq!(homes(0, &["eu", "us"]).incomplete(Some(&few)), late("eu"));
+        // One of four shards of the site was taken by force, or none.
+        assert_eq!(with(3, 0, &["us"]).incomplete(Some(&more)), None);
+        assert_eq!(with(3, 0, &["us"]).incomplete(Some(&few)), late("us"));
+        let arriving = homes(2, &[]).incomplete(Some(&few)).unwrap();
         assert_eq!(arriving, "2 shards are on their way to their new home");
     }
 }

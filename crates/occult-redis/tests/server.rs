@@ -226,12 +226,18 @@ async fn transactions(one: &mut Client, two: &mut Client) {
     assert_eq!(one.ask("GET y").await, bulk("1"));
     one.ask("HSET hash a 1").await;
     one.ask("RPUSH list a").await;
+    let before = one.ask("GET z").await;
     one.ask("SOLERA.BEGIN").await;
     for words in ["HSET h a 1", "HSET hash a 1", "LPUSH list a", "SET list 1 EX 5"] {
         let error = one.fails(words).await;
         assert!(error.contains("cannot be used after SOLERA.BEGIN"), "{words}: {error}");
     }
     assert!(one.fails("APPEND list a").await.starts_with("WRONGTYPE"));
+    assert_eq!(one.ask("SET z written").await, ok());
+    let error = one.fails("SOLERA.COMMIT").await;
+    assert!(error.starts_with("EXECABORT ") && error.contains("first: ERR HSET"), "{error}");
+    assert_eq!(one.ask("GET z").await, before);
+    one.ask("SOLERA.BEGIN").await;
     assert_eq!(one.ask("APPEND y !").await, int(2));
     assert_eq!(one.ask("DEL z none").await, int(1));
     assert_eq!(one.ask("DEL hash list").await, int(2));

@@ -20,7 +20,7 @@ pub use self::checkpoint::Checkpoint;
 use self::moving::Moving;
 use self::upkeep::Upkeep;
 use crate::command::{Command, Response};
-use crate::config::{Config, Rule};
+use crate::config::{Config, Rule, Shows};
 use crate::gateway::{self, Gateway};
 use crate::home::{self, Home};
 use crate::message::{Answer, Body, Event, Input, Message, Output, Question, Read, TransactionId};
@@ -343,8 +343,8 @@ impl Occult {
             Body::HandoverRequest(request) => self.on_handover_request(now, from, request),
             Body::Handover(handover) => self.on_handover(now, from, handover),
             Body::ResolveLost(tid, shard) => self.on_resolve_lost(now, from, tid, shard),
-            Body::ClockRequest(number) => {
-                self.out.send(from, Body::Clock(number, self.home.clock()));
+            Body::ClockRequest(incarnation) => {
+                self.out.send(from, Body::Clock(incarnation, self.home.clock()));
             }
             Body::DependencyCheck(check) => {
                 self.with_replica(now, |it, context| it.on_check(context, from, check));
@@ -352,7 +352,7 @@ impl Occult {
             Body::DependenciesShown(number, shard) => self.with_replica(now, |it, context| {
                 it.on_dependencies_shown(context, from, (number, shard));
             }),
-            Body::Clock(number, clock) => self.on_clock(from, number, clock),
+            Body::Clock(incarnation, clock) => self.on_clock(from, incarnation, clock),
         }
     }
 
@@ -441,10 +441,13 @@ impl Occult {
         self.with_gateway(now, |it, context| it.on_tick(context));
         self.with_replica(now, |it, context| {
             it.show_held(context);
-            it.check_again(context);
+            if context.config.shows == Shows::AfterDependencies {
+                it.check_again(context);
+            }
             it.answer_parked(context, None);
         });
         self.keep_moving(now);
+        self.request_clocks(now);
         self.keep_up(now);
         self.answer_waiting(now);
         self.store.snapshots.expire(now.monotonic);

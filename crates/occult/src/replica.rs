@@ -215,7 +215,10 @@ impl Replica {
             let home_of = |shard| context.config.owner(context.homes.home(shard), shard);
             self.held.take((from, context.now), &mut batch, home_of);
         }
-        if has_entries && context.config.shows == Shows::AfterDependencies {
+        if context.config.shows == Shows::AfterDependencies {
+            if !has_entries {
+                batch.entries.clear();
+            }
             self.hold(context, from, &mut batch);
         }
         let stream = self.streams.entry(from).or_default();
@@ -316,6 +319,7 @@ impl Replica {
             return;
         }
         context.out.record(Record::Copies(from, copies.clone()));
+        self.held.release(from);
         let known = (context.config, context.homes);
         let next = self.take_copies(known, context.store, from, copies);
         let above = self.through(context, from);

@@ -5,11 +5,10 @@
 //!
 //! 1. *Mark.* From now on, the worker keeps the versions that are overwritten. It returns the
 //!    greatest stamps on which anything here depends, the stamps of the writes that it has
-//!    acknowledged to its clients, and the clock of its homes. If its process has ended since an
-//!    earlier acknowledgement, it no longer knows that stamp, and uses the present clocks of all
-//!    homes instead. It confirms no stamps as passed
-//!    ([`passed`](crate::passed)) until step 3, so that no timestamp loses an entry that the
-//!    snapshot needs.
+//!    acknowledged to its clients, and the clock of its homes. It does not know what a former
+//!    process has acknowledged, and therefore adds a clock of each home that the home has sent to
+//!    the present process. It confirms no stamps as passed ([`passed`](crate::passed)) until step
+//!    3, so that no timestamp loses an entry that the snapshot needs.
 //! 2. *Poll.* The worker returns, for each site, the stamp up to which all copies here show the
 //!    writes of the site's homes. The reader repeats this until the least of these stamps, over all
 //!    workers, have reached the marks.
@@ -19,7 +18,7 @@
 //!    is at least that of every version on which it depends, so the snapshot contains these, too.
 //!    All of these versions are here, because the copies show all writes up to the bounds.
 //!
-//! No other site takes part, and no client waits.
+//! After the clocks have arrived, no other site takes part, and no client waits.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -90,8 +89,8 @@ pub enum SnapshotStep {
 pub enum SnapshotAnswer {
     /// Answer to MARK.
     Marked(Peaks),
-    /// Answer to MARK: homes of this site have not told their clocks since the worker started. The
-    /// worker may lack writes that it has acknowledged before.
+    /// Answer to MARK: homes of this site have not sent their clocks since the worker started. The
+    /// worker may have acknowledged writes of these homes before.
     Unheard(SiteId),
     /// Answer to POLL: the stamp for each site that is a home of shards here.
     Shown(BTreeMap<SiteId, Stamp>),
@@ -189,8 +188,10 @@ pub(crate) struct Snapshots {
     pub(crate) open: BTreeMap<u64, Snapshot>,
     /// The greatest stamps on which anything here has ever depended.
     pub(crate) peaks: Peaks,
-    /// The homes that have told their clocks since this process started.
+    /// The homes that have sent their clocks to this process.
     pub(crate) heard: BTreeSet<Address>,
+    /// Time when clocks were last requested.
+    pub(crate) requested: Option<Monotonic>,
 }
 
 /// Raises the greatest stamps to others.

@@ -178,6 +178,11 @@ impl CausalTimestamp {
         .unwrap_or_default()
     }
 
+    /// Returns the greatest stamp of all shards.
+    pub fn latest(&self) -> Stamp {
+        self.peaks().into_iter().map(|(_, stamp)| stamp).max().unwrap_or_default()
+    }
+
     /// For each site, returns the greatest stamp of its homes on which the owner depends. If the
     /// scheme does not distinguish sites, returns one stamp for all homes.
     pub(crate) fn peaks(&self) -> Vec<(Option<SiteId>, Stamp)> {

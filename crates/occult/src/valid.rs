@@ -4,10 +4,10 @@ use solera_data::{Effect, Key};
 use solera_machine::{Address, OfProtocol, Protocol, Topology};
 use solera_time::SiteId;
 
-use crate::config::Config;
+use crate::config::{Config, Shows};
 use crate::message::{
-    Batch, Body, ClientId, Commit, Copied, Copies, Decision, Entry, Execute, Executed, Handover,
-    Message, Prepare, Progress, StoredAt, Table, Takeover, TransactionId,
+    Batch, Body, ClientId, Commit, Copied, Copies, Decision, DependencyCheck, Entry, Execute,
+    Executed, Handover, Message, Prepare, Progress, StoredAt, Table, Takeover, TransactionId,
 };
 use crate::passed::Passing;
 use crate::protocol::PROTOCOL;
@@ -127,6 +127,16 @@ impl Config {
             && copies.taken.iter().all(|it| self.is_mine(it.shard) && are_losses(&it.losses))
     }
 
+    fn is_check(&self, from: Address, check: &DependencyCheck) -> bool {
+        let DependencyCheck { of: (shard, stamp), needs, .. } = check;
+        let is_need = |(shard, stamp): &(ShardId, Stamp)| self.is_mine(*shard) && is_stamp(*stamp);
+        self.shows == Shows::AfterDependencies
+            && shard.0 < self.shards
+            && self.owner(self.address.site, *shard) == from
+            && is_stamp(*stamp)
+            && needs.iter().all(is_need)
+    }
+
     fn is_commit(&self, commit: &Commit) -> bool {
         self.is_timestamp(&commit.timestamp) && are_stamps(&commit.stamps, &self.topology)
     }
@@ -238,12 +248,12 @@ impl Body {
             | Body::ClockRequest(_)
             | Body::Wanted => true,
             Body::Clock(_, stamp) => is_stamp(*stamp),
-            Body::DependencyCheck(check) => {
-                let is_one =
-                    |(shard, stamp): &(ShardId, Stamp)| config.is_mine(*shard) && is_stamp(*stamp);
-                from.site == config.address.site && check.needs.iter().all(is_one)
+            Body::DependencyCheck(check) => config.is_check(from, check),
+            Body::DependenciesShown(_, shard) => {
+                config.shows == Shows::AfterDependencies
+                    && from.site == config.address.site
+                    && config.is_mine(*shard)
             }
-            Body::DependenciesShown(_, shard) => config.is_mine(*shard),
             Body::Table(table) => config.is_table(table),
             Body::HandoverRequest(request) => config.is_mine(request.shard),
             Body::Handover(handover) => config.is_handover(handover),

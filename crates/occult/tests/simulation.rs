@@ -96,8 +96,7 @@ fn shards_of_a_lost_site_are_taken_by_force() {
 
 /// The baselines of the experiments. Without timestamps, no transaction fails its validation and
 /// sessions miss what they depend on, but all sites agree in the end. Locks on shards (List. 2)
-/// make more transactions fail than locks on keys. Replicas that show writes after their
-/// dependencies show all of them in the end.
+/// make more transactions fail than locks on keys.
 #[test]
 fn baselines_differ_as_intended() {
     let (mut missed, mut locked) = (0, [0, 0]);
@@ -113,11 +112,22 @@ fn baselines_differ_as_intended() {
             let report = judge(seed, Shape { locks, ..shape(seed) });
             *count += report.aborted.get("locked").copied().unwrap_or(0);
         }
-        let shows = Shows::AfterDependencies;
-        judge(seed, Shape { shows, scheme: Scheme::Exact, ..shape(seed) });
     }
     println!("eventual: {missed} violations; locked keys, shards: {locked:?}");
     assert!(missed > 0 && locked[1] > locked[0]);
+}
+
+/// Replicas that show writes after their dependencies show all of them in the end, although writes
+/// of two transactions can have different orders in different shards. Such transactions have
+/// blocked each other in the last four seeds.
+#[test]
+fn replicas_of_the_pessimistic_baseline_show_all_writes_in_the_end() {
+    for seed in seeds((0..20).chain([29, 70, 72, 86])) {
+        let (shows, scheme) = (Shows::AfterDependencies, Scheme::Exact);
+        let shape = Shape { moves: false, shows, scheme, ..shape(seed) };
+        judge(seed, Shape { sites: 3, faults: false, ..shape });
+        judge(seed, shape);
+    }
 }
 
 /// Seeds in which sessions did not learn of losses, or missed an update: a home that had never got
@@ -151,12 +161,12 @@ fn every_rule_is_needed() {
         (Rule::DecisionHomeDecides, 0),
         (Rule::InOrder, 0),
         (Rule::SessionOrder, 0),
-        (Rule::LastAttempt, 80),
-        (Rule::Ceiling, 180),
+        (Rule::LastAttempt, 150),
+        (Rule::Ceiling, 200),
         (Rule::UnreadBeforeForgotten, 400),
         (Rule::Removals, 0),
         (Rule::Epochs, 800),
-        (Rule::FormerHomes, 3_150),
+        (Rule::FormerHomes, 3_900),
         (Rule::ParticipantsAreHomes, 407_300),
     ];
     let most = std::env::var("TRAPS").map_or(100, |most| most.parse().unwrap());

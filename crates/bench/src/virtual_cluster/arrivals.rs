@@ -16,13 +16,15 @@ pub(crate) struct Arrivals {
     slow: (usize, Duration),
     /// For each worker, the updates that are not visible.
     waiting: Vec<VecDeque<Arc<Update>>>,
+    /// Number of updates that have arrived.
+    pub(crate) arrived: usize,
 }
 
 impl Arrivals {
     /// Observes `workers` workers from the core `first` on. `slow` is the number of a worker.
     pub(crate) fn new(first: usize, workers: usize, slow: (usize, Duration)) -> Arrivals {
         let waiting = vec![VecDeque::new(); workers];
-        Arrivals { first, slow: (first + slow.0, slow.1), waiting }
+        Arrivals { first, slow: (first + slow.0, slow.1), waiting, arrived: 0 }
     }
 
     /// Returns the updates of a message.
@@ -38,7 +40,9 @@ impl Arrivals {
     pub(crate) fn arrive(&mut self, core: usize, message: &solera_site::Message) {
         let worker = core.checked_sub(self.first).and_then(|at| self.waiting.get_mut(at));
         if let Some(waiting) = worker {
+            let before = waiting.len();
             waiting.extend(Arrivals::updates(message).cloned());
+            self.arrived += waiting.len() - before;
         }
     }
 

@@ -446,6 +446,11 @@ impl<S: Source> VirtualCluster<S> {
         self.arrivals.as_mut().map_or(0.0, |arrivals| arrivals.mean_of_others(visible))
     }
 
+    /// Returns the number of updates that have arrived since [`slow_down`](Self::slow_down).
+    pub(crate) fn arrived(&self) -> usize {
+        self.arrivals.as_ref().map_or(0, |arrivals| arrivals.arrived)
+    }
+
     /// Returns the meter of the steps.
     pub(crate) fn into_meter(self) -> Meter {
         self.meter

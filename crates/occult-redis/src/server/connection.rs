@@ -25,8 +25,11 @@ enum Mode {
         plans: Vec<Plan>,
         broken: bool,
     },
-    /// Between SOLERA.BEGIN and SOLERA.COMMIT.
-    Open(Box<Open>),
+    /// Between SOLERA.BEGIN and SOLERA.COMMIT. The first command that failed makes the commit fail.
+    Open {
+        open: Box<Open>,
+        failed: Option<String>,
+    },
 }
 
 struct Connection {
@@ -100,8 +103,12 @@ impl Connection {
             // EXEC, if a watched key has changed.
             Ok(None) => return self.writer.null_array(),
             Err(error) => {
-                if let Mode::Queueing { broken, .. } = &mut self.mode {
-                    *broken = true;
+                match &mut self.mode {
+                    Mode::Queueing { broken, .. } => *broken = true,
+                    Mode::Open { failed, .. } => {
+                        failed.get_or_insert_with(|| error.to_string());
+                    }
+                    Mode::Single => {}
                 }
                 Value::Error(error.to_string())
             }
@@ -185,7 +192,7 @@ impl Connection {
             plans.push(plan);
             return Ok(Value::Simple("QUEUED".to_owned()));
         }
-        if let Mode::Open(_) = &self.mode {
+        if let Mode::Open { .. } = &self.mode {
             return self.on_data_in_open(&plan).await;
         }
         let replies = match &plan.calls[..] {
@@ -197,7 +204,7 @@ impl Connection {
     }
 
     async fn on_data_in_open(&mut self, plan: &Plan) -> Result<Value, Error> {
-        let Mode::Open(open) = &mut self.mode else { return Ok(Value::Null) };
+        let Mode::Open { open, .. } = &mut self.mode else { return Ok(Value::Null) };
         let mut replies = Vec::new();
         for call in &plan.calls {
             if call.access == Access::Read {
@@ -209,8 +216,10 @@ impl Connection {
             if let (false, Some(read)) = (call.blind, Call::new(&[b"GET", &call.key])) {
                 match self.session.read_open(open, &read).await? {
                     // A value of any type can be removed.
-                    Value::Error(_) if call.removes() => effect = (Value::Integer(1), Some(None)),
-                    Value::Error(text) => return Ok(Value::Error(text)),
+                    Value::Error(text) if call.removes() && text.starts_with("WRONGTYPE") => {
+                        effect = (Value::Integer(1), Some(None));
+                    }
+                    Value::Error(text) => return Err(Error::Reply(text)),
                     Value::Bulk(value) => effect = buffered::execute(call, Some(value))?,
                     _ => {}
                 }
@@ -229,7 +238,7 @@ impl Connection {
             Mode::Queueing { .. } => {
                 Err(Error::Refused("MULTI calls can not be nested".to_owned()))
             }
-            Mode::Open(_) => self.outside("MULTI").map(|()| Value::Null),
+            Mode::Open { .. } => self.outside("MULTI").map(|()| Value::Null),
             Mode::Single => {
                 self.mode = Mode::Queueing { plans: Vec::new(), broken: false };
                 Ok(ok())
@@ -299,14 +308,19 @@ impl Connection {
             }
             _ => return Err(Error::Refused("syntax error".to_owned())),
         }
-        self.mode = Mode::Open(Box::new(self.session.begin().await?));
+        let open = Box::new(self.session.begin().await?);
+        self.mode = Mode::Open { open, failed: None };
         Ok(ok())
     }
 
     async fn commit(&mut self) -> Result<Value, Error> {
-        let Some(open) = self.take_open() else {
+        let Some((open, failed)) = self.take_open() else {
             return Err(Error::Refused("SOLERA.COMMIT without SOLERA.BEGIN".to_owned()));
         };
+        if let Some(first) = failed {
+            let because = "Transaction discarded because of previous errors";
+            return Err(Error::Reply(format!("EXECABORT {because}, first: {first}")));
+        }
         self.session.commit_open(*open).await.map(|()| ok())
     }
 
@@ -315,9 +329,9 @@ impl Connection {
         self.take_open().map(|_| ok()).ok_or_else(without)
     }
 
-    fn take_open(&mut self) -> Option<Box<Open>> {
+    fn take_open(&mut self) -> Option<(Box<Open>, Option<String>)> {
         match std::mem::replace(&mut self.mode, Mode::Single) {
-            Mode::Open(open) => Some(open),
+            Mode::Open { open, failed } => Some((open, failed)),
             other => {
                 self.mode = other;
                 None

@@ -43,10 +43,7 @@ impl Occult {
     }
 
     fn mark(&mut self, now: Now, id: u64, lasts_ms: u64) -> SnapshotAnswer {
-        let unheard = self.unheard();
-        if let Some(home) = unheard.first() {
-            let request = Body::ClockRequest(self.config.incarnation);
-            unheard.iter().for_each(|home| self.out.send(*home, request.clone()));
+        if let Some(home) = self.unheard().next() {
             return SnapshotAnswer::Unheard(home.site);
         }
         let snapshots = &mut self.store.snapshots;
@@ -66,16 +63,33 @@ impl Occult {
         // A write that is only prepared here may be committed elsewhere, and acknowledged.
         let group = self.config.scheme.group_of(self.config.address.site);
         raise(&mut peaks, [(group, self.home.clock())]);
+        // A former process may have acknowledged writes of homes that have moved since.
+        let former = ShardId::all(self.config.shards).flat_map(|it| self.homes.former_stamps(it));
+        let lasts = former.filter_map(|it| Some((self.config.scheme.group_of(it.site), it.last?)));
+        raise(&mut peaks, lasts);
         SnapshotAnswer::Marked(peaks)
     }
 
-    /// Returns the workers of other sites with homes that have not told their clocks to this
+    /// Returns the workers of other sites with homes that have not sent their clocks to this
     /// process. A former process may have acknowledged writes of any of them.
-    fn unheard(&self) -> Vec<Address> {
+    fn unheard(&self) -> impl Iterator<Item = Address> + '_ {
         let me = self.config.address.site;
         let homes: BTreeSet<SiteId> = self.homes.sites().filter(|site| *site != me).collect();
-        let workers = self.config.topology.all_workers().filter(|it| homes.contains(&it.site));
-        workers.filter(|home| !self.store.snapshots.heard.contains(home)).collect()
+        let workers = self.config.topology.all_workers().filter(move |it| homes.contains(&it.site));
+        workers.filter(|home| !self.store.snapshots.heard.contains(home))
+    }
+
+    /// Requests the clocks of homes that have not sent them to this process, from time to time.
+    pub(crate) fn request_clocks(&mut self, now: Now) {
+        let last = self.store.snapshots.requested;
+        if last.is_some_and(|last| now.monotonic.since(last) < self.config.timing.retry) {
+            return;
+        }
+        self.store.snapshots.requested = Some(now.monotonic);
+        let unheard: Vec<Address> = self.unheard().collect();
+        for home in unheard {
+            self.out.send(home, Body::ClockRequest(self.config.incarnation));
+        }
     }
 
     /// Takes the clock of a home, which is not below the stamps of its writes that a former process

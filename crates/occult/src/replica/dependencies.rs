@@ -4,6 +4,7 @@
 //! [`Shows::AfterDependencies`]: crate::Shows::AfterDependencies
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use solera_machine::Address;
 
@@ -12,31 +13,35 @@ use super::{Context, Replica};
 use crate::message::{Batch, Body, DependencyCheck, Entry};
 use crate::shard::{ShardId, Stamp};
 
-/// The stamp for which a check waits, and its number in the order of arrival.
-type WaitPlace = (Stamp, u64);
+/// The stamp for which a check waits, and the sender and number of the check.
+type WaitPlace = (Stamp, Address, u64);
 
 /// Checks that wait, each for a shard that does not show a dependency.
 #[derive(Debug, Default)]
-pub(super) struct Checks {
-    waiting: BTreeMap<ShardId, BTreeMap<WaitPlace, (Address, DependencyCheck)>>,
-    arrived: u64,
-}
+pub(super) struct Checks(BTreeMap<ShardId, BTreeMap<WaitPlace, DependencyCheck>>);
 
 impl Checks {
-    fn push(&mut self, (shard, stamp): (ShardId, Stamp), check: (Address, DependencyCheck)) {
-        self.arrived += 1;
-        self.waiting.entry(shard).or_default().insert((stamp, self.arrived), check);
+    fn push(&mut self, (shard, stamp): (ShardId, Stamp), from: Address, check: DependencyCheck) {
+        self.0.entry(shard).or_default().insert((stamp, from, check.number), check);
     }
 
-    /// Removes the checks that wait for a stamp of this shard up to `until`.
-    fn take(&mut self, shard: ShardId, until: Stamp) -> Vec<(Address, DependencyCheck)> {
-        let Some(waiting) = self.waiting.get_mut(&shard) else { return Vec::new() };
-        let later = waiting.split_off(&(until.next(), 0));
-        let taken = std::mem::replace(waiting, later);
+    /// Removes the checks that wait for one of these stamps of a shard.
+    fn take(
+        &mut self,
+        shard: ShardId,
+        stamps: RangeInclusive<Stamp>,
+    ) -> Vec<(Address, DependencyCheck)> {
+        let Some(waiting) = self.0.get_mut(&shard) else { return Vec::new() };
+        let is_before = |(stamp, ..): &&WaitPlace| *stamp < *stamps.start();
+        let places = waiting.keys().skip_while(is_before);
+        let places: Vec<WaitPlace> =
+            places.take_while(|(stamp, ..)| stamps.contains(stamp)).copied().collect();
+        let taken = places.into_iter().filter_map(|place| Some((place.1, waiting.remove(&place)?)));
+        let taken = taken.collect();
         if waiting.is_empty() {
-            self.waiting.remove(&shard);
+            self.0.remove(&shard);
         }
-        taken.into_values().collect()
+        taken
     }
 }
 
@@ -76,10 +81,9 @@ impl Replica {
     ) {
         while let Some(need) = check.needs.last().copied() {
             let (shard, stamp) = need;
-            let home = context.config.owner(context.homes.home(shard), shard);
-            let shown = self.shown(home, shard, (context.store, context.homes));
-            if shown < stamp && !self.held.waits_for(need, check.of, context.homes) {
-                return self.checks.push(need, (from, check));
+            let shown = self.shown_to_checks(context, shard);
+            if shown < stamp && !self.held.has_arrived(need, check.of, context.homes) {
+                return self.checks.push(need, from, check);
             }
             check.needs.pop();
         }
@@ -97,15 +101,28 @@ impl Replica {
         self.show_held(context);
     }
 
+    /// Returns the shardstamp of a copy here. A home at this site shows whatever anyone can depend
+    /// on.
+    fn shown_to_checks(&self, context: &Context<'_>, shard: ShardId) -> Stamp {
+        let site = context.homes.home(shard);
+        if site == context.config.address.site {
+            return Stamp(u64::MAX);
+        }
+        self.shown(context.config.owner(site, shard), shard, (context.store, context.homes))
+    }
+
     /// Shows held writes that need not wait any more, and continues the checks of others.
     pub(crate) fn show_held(&mut self, context: &mut Context<'_>) {
         self.held.apply_due(context.now, context.store, context.homes);
-        let shards: Vec<ShardId> = self.checks.waiting.keys().copied().collect();
+        for (shard, stamp) in self.held.take_arrived() {
+            for (from, check) in self.checks.take(shard, stamp..=stamp) {
+                self.on_check(context, from, check);
+            }
+        }
+        let shards: Vec<ShardId> = self.checks.0.keys().copied().collect();
         for shard in shards {
-            let home = context.config.owner(context.homes.home(shard), shard);
-            let shown = self.shown(home, shard, (context.store, context.homes));
-            let until = self.held.new_next(shard).map_or(shown, |next| next.max(shown));
-            for (from, check) in self.checks.take(shard, until) {
+            let shown = self.shown_to_checks(context, shard);
+            for (from, check) in self.checks.take(shard, Stamp::ZERO..=shown) {
                 self.on_check(context, from, check);
             }
         }

@@ -80,8 +80,8 @@ pub(super) struct HeldShards {
     shards: BTreeMap<ShardId, Held>,
     /// Number of the last check.
     checks: u64,
-    /// Shards whose next write is another one.
-    changed: BTreeSet<ShardId>,
+    /// Writes that have arrived and wait for their dependencies, since they were last asked for.
+    arrived: BTreeSet<(ShardId, Stamp)>,
 }
 
 impl HeldShards {
@@ -111,7 +111,8 @@ impl HeldShards {
         batch: &mut Batch,
         home_of: impl Fn(ShardId) -> Address,
     ) {
-        for (shard, held) in self.shards.iter_mut().filter(|(shard, _)| home_of(**shard) == from) {
+        let delayed = self.shards.iter_mut().filter(|(_, held)| !held.delay.is_zero());
+        for (shard, held) in delayed.filter(|(shard, _)| home_of(**shard) == from) {
             if held.home != from {
                 // The last writes of the former home arrive with the takeover of the new one.
                 held.home = from;
@@ -141,21 +142,21 @@ impl HeldShards {
         let mut all = Vec::new();
         for entry in std::mem::take(&mut batch.entries) {
             self.checks += 1;
-            let shard = entry.shard;
+            let (shard, stamp) = (entry.shard, entry.stamp);
             let part = Part {
                 due: now,
                 after: batch.after,
-                shown: Some(entry.stamp),
+                shown: Some(stamp),
                 check: (self.checks, now),
                 unconfirmed: needs(&entry),
                 entries: vec![entry],
             };
             all.extend(part.needed(shard));
-            let held = self.shards.entry(shard).or_insert_with(|| Held::of(from, shown(shard)));
+            // All earlier writes of the shard are here, and no write below this stamp follows.
+            let shown = || shown(shard).max(Stamp(stamp.0.saturating_sub(1)));
+            let held = self.shards.entry(shard).or_insert_with(|| Held::of(from, shown()));
             held.parts.push_back(part);
-            if held.parts.len() == 1 {
-                self.changed.insert(shard);
-            }
+            self.arrived.insert((shard, stamp));
         }
         if let Some(progress) = &batch.progress {
             // After the last write of a shard, the shard is shown up to the home's progress.
@@ -188,29 +189,25 @@ impl HeldShards {
         all
     }
 
-    /// Returns whether the next write that a shard holds back has this stamp, and itself depends on
-    /// this write. Both are then writes of one transaction.
-    pub(super) fn waits_for(
+    /// Returns whether a shard holds back a write with this stamp that itself depends on this
+    /// write. Both are then writes of one transaction, which do not wait for each other once they
+    /// have arrived.
+    pub(super) fn has_arrived(
         &self,
         (shard, stamp): (ShardId, Stamp),
         of: (ShardId, Stamp),
         homes: &Homes,
     ) -> bool {
-        let front = self.shards.get(&shard).and_then(|held| held.parts.front());
-        let entries = front.into_iter().flat_map(|part| &part.entries);
-        let next = entries.filter(|entry| entry.stamp == stamp);
-        let mut pasts = next.flat_map(|entry| &entry.writes).map(|(.., past)| past);
+        let parts = self.shards.get(&shard).into_iter().flat_map(|held| &held.parts);
+        let entries = parts.flat_map(|part| &part.entries).filter(|entry| entry.stamp == stamp);
+        let mut pasts = entries.flat_map(|entry| &entry.writes).map(|(.., past)| past);
         pasts.any(|past| past.stamp(of.0, homes) == of.1)
     }
 
-    /// Returns the stamp of the next write that a shard holds back, if that write has become the
-    /// next one since the last call.
-    pub(super) fn new_next(&mut self, shard: ShardId) -> Option<Stamp> {
-        if !self.changed.remove(&shard) {
-            return None;
-        }
-        let part = self.shards.get(&shard)?.parts.front()?;
-        Some(part.entries.first()?.stamp)
+    /// Returns the shards that hold back writes that have arrived since the last call, each with
+    /// the stamps of these writes.
+    pub(super) fn take_arrived(&mut self) -> BTreeSet<(ShardId, Stamp)> {
+        std::mem::take(&mut self.arrived)
     }
 
     /// Applies the parts that need not wait any more.
@@ -219,7 +216,6 @@ impl HeldShards {
             let may = |part: &Part| part.due <= now && part.unconfirmed.is_empty();
             while held.parts.front().is_some_and(may) {
                 let Some(part) = held.parts.pop_front() else { break };
-                self.changed.insert(*shard);
                 if homes.home(*shard) == held.home.site {
                     part.entries.iter().for_each(|entry| store.apply(entry));
                     held.shown = part.shown.unwrap_or_default().max(held.shown);
@@ -227,6 +223,15 @@ impl HeldShards {
             }
         }
         self.shards.retain(|_, held| !held.delay.is_zero() || !held.parts.is_empty());
+    }
+
+    /// Ends the wait of writes of this home for their dependencies, before copies of versions
+    /// arrive. Copies do not wait, so other writes would wait for them in vain.
+    pub(super) fn release(&mut self, home: Address) {
+        let of_home = self.shards.values_mut().filter(|held| held.home == home);
+        for part in of_home.flat_map(|held| &mut held.parts) {
+            part.unconfirmed.clear();
+        }
     }
 
     /// Returns whether data of a shard's takeover by this home waits here.

@@ -332,8 +332,7 @@ fn in_the_pessimistic_baseline_a_replica_shows_a_write_after_its_dependencies() 
         let new = CausalTimestamp::new(Scheme::Exact);
         net.execute(A, &new, &first, set(1));
         net.run(50, cut_link(A, P));
-        let read = net.execute(C, &new, &first, Op::Get);
-        let Response::Committed { past, .. } = net.replies[&read].clone() else { panic!() };
+        let past = net.past_of(C, &new, &first, Op::Get);
         net.execute(C, &past, &second, set(2));
         net.run(50, cut_link(A, P));
         let is_shown = net.local(P, &second) == bulk(2);
@@ -355,6 +354,50 @@ fn in_the_pessimistic_baseline_the_writes_of_a_transaction_are_shown() {
     assert_eq!(keys.each_ref().map(|key| net.local(P, key)), [nil(), nil()]);
     net.run(1_000, pass);
     assert_eq!(keys.each_ref().map(|key| net.local(P, key)), [bulk(1), bulk(1)]);
+}
+
+/// Two writes of C depend on one write of A each. P gets the first write of A alone.
+#[test]
+fn in_the_pessimistic_baseline_each_write_waits_for_its_own_dependencies() {
+    let (mut net, [first, second]) = with_exact(Shows::AfterDependencies);
+    let hold = |(from, to, _): Sent| if (from, to) == (A, P) { Do::Hold } else { Do::Pass };
+    let mut past = CausalTimestamp::new(Scheme::Exact);
+    for n in [1, 3] {
+        net.execute(A, &past, &first, set(n));
+        net.run(50, hold);
+        past = net.past_of(C, &past, &first, Op::Get);
+        past = net.past_of(C, &past, &second, set(n + 1));
+        net.run(50, hold);
+    }
+    let passed = Cell::new(false);
+    let one = |(from, to, body): Sent| match body {
+        _ if (from, to) != (A, P) => Do::Pass,
+        Body::Batch(batch) if passed.get() || batch.entries.len() > 1 => Do::Hold,
+        Body::Batch(batch) => {
+            passed.set(!batch.entries.is_empty());
+            Do::Pass
+        }
+        _ => Do::Hold,
+    };
+    net.run(20, one);
+    assert_eq!([&first, &second].map(|key| net.local(P, key)), [bulk(1), bulk(2)]);
+    net.run(1_000, pass);
+    assert_eq!([&first, &second].map(|key| net.local(P, key)), [bulk(3), bulk(4)]);
+}
+
+/// A write that P holds back depends on a shard whose home moves to P.
+#[test]
+fn in_the_pessimistic_baseline_a_home_here_shows_what_writes_depend_on() {
+    let (mut net, [first, second]) = with_exact(Shows::AfterDependencies);
+    let new = CausalTimestamp::new(Scheme::Exact);
+    net.execute(A, &new, &first, set(1));
+    net.run(50, cut_link(A, P));
+    let past = net.past_of(C, &new, &first, Op::Get);
+    net.execute(C, &past, &second, set(2));
+    net.run(50, cut_link(A, P));
+    net.shift(0, (A, P), false);
+    net.run(3_000, pass);
+    assert_eq!([&first, &second].map(|key| net.local(P, key)), [bulk(1), bulk(2)]);
 }
 
 /// Returns workers with exact timestamps, and keys whose homes are A and C.

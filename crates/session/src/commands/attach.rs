@@ -80,7 +80,7 @@ impl Typed for Attach {
 
     async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<(), String> {
         outside(session)?;
-        is_plausible(&*session.worker, &self.token.pasts)?;
+        is_plausible(&*session.worker, &self.token)?;
         let began = Instant::now();
         wait_for(session, self.token.pasts, ATTACH_TIMEOUT).await?;
         let left = ATTACH_TIMEOUT.saturating_sub(began.elapsed());
@@ -174,9 +174,12 @@ fn is_near<W: Context>(worker: &W, until: Timestamp) -> Result<(), String> {
 
 /// Checks that the times of a token can be those of commits. This site would wait in vain for later
 /// ones.
-fn is_plausible<W: Context>(worker: &W, pasts: &Pasts) -> Result<(), String> {
+fn is_plausible<W: Context>(worker: &W, token: &Token) -> Result<(), String> {
+    let pasts = &token.pasts;
     let latest = [pasts.causal, *pasts.eventual(), *pasts.eventual_snap()];
-    let latest = latest.iter().map(|past| past.max_entry()).max();
+    let latest = latest.iter().map(|past| past.max_entry());
+    let of_occult = token.occult.iter().map(|(past, _)| Physical(past.latest().0));
+    let latest = latest.chain(of_occult.map(Timestamp::from_physical)).max();
     let ahead = latest.unwrap_or_default().ahead_of(clock(worker));
     match ahead > MAX_AHEAD {
         true => Err(format!(

@@ -563,16 +563,9 @@ impl<W: Context> ClientSession<W> {
             }
             tokio::time::sleep(RETRY_PAUSE).await;
         }
-        let (own, lost) =
-            (&mut self.occult.past, self.worker.with_occult(|occult| occult.has_lost(past, epoch)));
-        if lost == Some(true) {
-            return Err(lost_reply());
-        }
-        match self.worker.with_occult(|occult| occult.join(own, past)) {
-            Some(true) => Ok(()),
-            Some(false) | None => Err("BADTOKEN the token has seen keys of spaces of level pcpsi that this cluster does not have"
-                .to_owned()),
-        }
+        let session = &mut self.occult;
+        let joined = self.worker.with_occult(|occult| session.join(occult, past, epoch));
+        joined.unwrap_or_else(|| Err(of_other_spaces()))
     }
 
     /// Waits for the unknown outcome of an update. The session needs the outcome before it goes on.
@@ -678,6 +671,11 @@ fn conflict_on(key: &Key, cause: &str) -> String {
 }
 
 /// Returns the error reply to a session or a token that depends on lost writes.
+pub(super) fn of_other_spaces() -> String {
+    "BADTOKEN the token has seen keys of spaces of level pcpsi that this cluster does not have"
+        .to_owned()
+}
+
 pub(super) fn lost_reply() -> String {
     "LOST the session or its token depends on writes of a site whose homes were taken by force, and these writes may \
      be lost; RESET, and go on without the token"

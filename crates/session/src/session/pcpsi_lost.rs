@@ -1,8 +1,8 @@
 //! Sessions that depend on writes that were lost with a home of keys of level `pcpsi`.
 
-use solera_occult::Occult;
+use solera_occult::{CausalTimestamp, Occult};
 
-use super::occult::{OccultSession, lost_reply};
+use super::occult::{OccultSession, lost_reply, of_other_spaces};
 
 impl OccultSession {
     /// Checks that the session depends on nothing that was lost with a home. While a transaction is
@@ -22,6 +22,33 @@ impl OccultSession {
         }
         Ok(())
     }
+
+    /// Adds a token's past, which was checked against the first `epoch` moves.
+    ///
+    /// # Errors
+    /// The error reply, if the past depends on lost writes, or belongs to another configuration.
+    pub(super) fn join(
+        &mut self,
+        occult: &Occult,
+        past: &CausalTimestamp,
+        epoch: u64,
+    ) -> Result<(), String> {
+        self.check_lost(occult, false)?;
+        if occult.has_lost(past, epoch) {
+            return Err(lost_reply());
+        }
+        let is_new = self.past.is_empty();
+        if !occult.join(&mut self.past, past) {
+            return Err(of_other_spaces());
+        }
+        // Otherwise both are checked against all moves. A new session must not check the token
+        // against moves that the token has seen: the site may be a home again, and its stamps after
+        // the loss are above those that are lost.
+        if !occult.homes().undecided().is_empty() {
+            self.epoch = if is_new { epoch } else { self.epoch.min(epoch) };
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -30,9 +57,7 @@ mod tests {
 
     use solera_machine::{Address, Machine, Now, Topology};
     use solera_membership::Members;
-    use solera_occult::{
-        Body, CausalTimestamp, Config, Input, Message, Move, Scheme, ShardId, Stamp, Table,
-    };
+    use solera_occult::{Body, Config, Input, Message, Move, Scheme, ShardId, Stamp, Table};
     use solera_time::{Monotonic, Physical, SiteId};
 
     use super::*;
@@ -81,5 +106,16 @@ mod tests {
         session.past = past(LAST);
         assert_eq!(session.check_lost(&worker, false), Ok(()));
         assert_eq!(session.epoch, 1);
+    }
+
+    /// The token depends on a write of site 0 after the site has become a home again.
+    #[test]
+    fn a_new_session_takes_a_token_with_later_writes_of_a_site_that_had_failed() {
+        let (worker, mut session) = (worker(), OccultSession::with(Scheme::PerSite(2)));
+        let lost = session.join(&worker, &past(LAST.next()), 0);
+        assert!(lost.is_err_and(|error| error.starts_with("LOST")));
+        assert_eq!(session.join(&worker, &past(LAST.next()), 1), Ok(()));
+        assert_eq!(session.check_lost(&worker, false), Ok(()));
+        assert!(!session.past.is_empty());
     }
 }

@@ -160,8 +160,8 @@ impl<W: Context> ClientSession<W> {
     fn unheard(&self, site: SiteId, worker: Address) -> String {
         let (site, node) = (self.worker.site_name(site), self.worker.node_name(worker));
         format!(
-            "TRYAGAIN {node} has not heard of site '{site}' since it started, and may lack writes of \
-             level pcpsi that its clients know; '{site}' may be cut off"
+            "TRYAGAIN {node} has not received the clocks of all nodes of site '{site}' since it started, and may \
+             lack writes of level pcpsi that its clients know; '{site}' may be cut off"
         )
     }
 

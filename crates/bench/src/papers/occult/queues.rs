@@ -58,16 +58,17 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             world.held_beside(slow)
         };
         queues.push((kind, sampled(time, sample)));
+        rows.push(arrivals(kind, world.arrived as f64, time));
         if shows == Shows::AtOnce {
-            let (arrived, waiting) = world.at_slow();
-            let arrived = arrived as f64 / time.as_secs_f64();
-            rows.push(Row::new(FIGURE, "writes for the slow replica", None, arrived, "1/s"));
-            let quantity = "writes that wait at the slow replica";
-            rows.push(Row::new(FIGURE, quantity, None, waiting as f64, ""));
+            let waiting = world.at_slow() as f64;
+            let quantity = format!("writes that wait at the slow replica: {kind}");
+            rows.push(Row::new(FIGURE, quantity, None, waiting, ""));
         }
         (laboratory.report)(&format!("queues of writes at replicas: {kind}"));
     }
-    queues.push(("UniStore, one slow", unistore(&workload, worker, time)));
+    let (lengths, arrived) = unistore(&workload, worker, time);
+    queues.push(("UniStore, one slow", lengths));
+    rows.push(arrivals("UniStore, one slow", arrived, time));
     (laboratory.report)("queues of writes at replicas: UniStore, one slow");
     for (kind, lengths) in &queues {
         for (at, length) in [lengths[lengths.len() / 2 - 1], lengths[lengths.len() - 1]] {
@@ -92,8 +93,15 @@ fn sampled(time: Duration, mut sample: impl FnMut(Duration) -> f64) -> Lengths {
     (1..=SAMPLES).map(|part| (at(part), sample(time / SAMPLES))).collect()
 }
 
-/// Runs the workload on UniStore, with as many workers, which take no time but for the slow one.
-fn unistore(workload: &Workload, worker: u8, time: Duration) -> Lengths {
+/// Returns a row of the rate at which writes arrive at the replicas.
+fn arrivals(kind: &str, arrived: f64, time: Duration) -> Row {
+    let quantity = format!("writes that arrive at all replicas: {kind}");
+    Row::new(FIGURE, quantity, None, arrived / time.as_secs_f64(), "1/s")
+}
+
+/// Runs the workload on UniStore, whose workers take no time but for the slow one. Also returns the
+/// number of writes that have arrived.
+fn unistore(workload: &Workload, worker: u8, time: Duration) -> (Lengths, f64) {
     // A site has at most so many workers.
     let workers: u8 = 32;
     let shape = Shape {
@@ -107,7 +115,8 @@ fn unistore(workload: &Workload, worker: u8, time: Duration) -> Lengths {
     let mut cluster = VirtualCluster::new(shape, meter, source, Duration::ZERO);
     cluster.slow_down(Address { site: SiteId(1), worker }, TAKES);
     cluster.set_clients_at(1, CLIENTS);
-    sampled(time, |length| cluster.waiting_after(length))
+    let lengths = sampled(time, |length| cluster.waiting_after(length));
+    (lengths, cluster.arrived() as f64)
 }
 
 /// The workload's operations, as transactions of one operation.

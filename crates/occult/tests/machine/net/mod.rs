@@ -135,6 +135,22 @@ impl Net {
         self.ask(site, Command::Execute { past, key, op, on_stale: OnStale::Home })
     }
 
+    /// Executes an operation whose home is at the site or whose copy there is recent enough, and
+    /// returns the session's past after it.
+    pub(crate) fn past_of(
+        &mut self,
+        site: u8,
+        past: &CausalTimestamp,
+        key: &Key,
+        op: Op,
+    ) -> CausalTimestamp {
+        let number = self.execute(site, past, key, op);
+        match self.replies.get(&number) {
+            Some(Response::Committed { past, .. }) => past.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Writes two keys in one transaction.
     pub(crate) fn write_both(&mut self, site: u8, keys: [Key; 2], value: u64) {
         let past = CausalTimestamp::new(self.workers[0].config().scheme);
