@@ -58,7 +58,7 @@ pub struct SiteStatus {
     /// Shards of level `pcpsi` whose writes fault injection delays at the site, and the delays in
     /// milliseconds.
     pub slow_shards: BTreeMap<u16, u64>,
-    /// Keys stored at the site.
+    /// Keys of strong, causal and eventual spaces at the site.
     pub keys: usize,
     /// Versions of keys; only in a detailed status.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -136,8 +136,9 @@ pub enum Shows {
     #[default]
     AtOnce,
     /// After the replica's site shows all writes on which they depend, as Eiger (§2): a baseline of
-    /// the experiments, for the scheme [`Scheme::Exact`] and homes that do not move. A restarted
-    /// worker shows what it has stored.
+    /// the experiments, for the scheme [`Scheme::Exact`] and homes that do not move. Writes of
+    /// one transaction wait for each other's arrival only. A restarted worker shows what it has
+    /// stored.
     AfterDependencies,
 }
 

@@ -20,16 +20,21 @@ pub struct Delegation {
     /// Whether the session acts for the server itself.
     pub(crate) own: bool,
     pasts: Arc<Mutex<Pasts>>,
-    /// Causal past of the sessions on keys that Occult holds.
-    occult: Arc<Mutex<CausalTimestamp>>,
+    /// Causal past of the sessions on keys that Occult holds, and the number of moves of homes
+    /// against which it was checked.
+    occult: Arc<Mutex<(CausalTimestamp, u64)>>,
     /// Past of the sessions in the speculative space, and the last operation there.
     speculative: Arc<Mutex<(Past, Option<Invoked>)>>,
 }
 
 impl Delegation {
     /// Creates a delegation for a user whose session has seen `pasts`, and `occult` of keys that
-    /// Occult holds.
-    pub fn new(user: Option<Arc<User>>, pasts: Pasts, occult: CausalTimestamp) -> Delegation {
+    /// Occult holds, which was checked against so many moves of homes.
+    pub fn new(
+        user: Option<Arc<User>>,
+        pasts: Pasts,
+        occult: (CausalTimestamp, u64),
+    ) -> Delegation {
         let (pasts, occult) = (Arc::new(Mutex::new(pasts)), Arc::new(Mutex::new(occult)));
         Delegation { user, own: false, pasts, occult, speculative: Arc::default() }
     }
@@ -59,13 +64,14 @@ impl Delegation {
         self.pasts.lock().unwrap_or_else(PoisonError::into_inner).join(pasts);
     }
 
-    /// Returns what the sessions have seen of keys that Occult holds.
-    pub(crate) fn occult(&self) -> CausalTimestamp {
+    /// Returns what the sessions have seen of keys that Occult holds, and the number of moves
+    /// against which it was checked.
+    pub(crate) fn occult(&self) -> (CausalTimestamp, u64) {
         self.occult.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records by `join` what a session has seen of keys that Occult holds.
-    pub(crate) fn note_occult(&self, join: impl FnOnce(&mut CausalTimestamp)) {
+    pub(crate) fn note_occult(&self, join: impl FnOnce(&mut (CausalTimestamp, u64))) {
         join(&mut self.occult.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -122,7 +128,7 @@ mod tests {
         let spaces = vec![Space::new("mail", "mail:", Level::Causal)];
         let spaces = Spaces::new(spaces).unwrap();
         let past = CausalTimestamp::new(Scheme::PerSite(1));
-        let delegation = Delegation::new(None, Pasts::none(1), past);
+        let delegation = Delegation::new(None, Pasts::none(1), (past, 0));
         let may = |command, keys: &[&'static [u8]]| {
             delegation.may(command, keys.iter().copied(), &spaces)
         };

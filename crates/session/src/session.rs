@@ -198,8 +198,8 @@ impl<W: Context> ClientSession<W> {
         if let Some(delegation) = &self.delegation {
             delegation.note(&self.pasts);
             delegation.note_speculative(&self.speculative.past);
-            delegation.note_occult(|past| {
-                self.worker.with_occult(|occult| occult.join(past, &self.occult.past));
+            delegation.note_occult(|shared| {
+                self.worker.with_occult(|occult| self.occult.share(occult, shared));
             });
         }
         self.client.update_info(|info| {

@@ -33,7 +33,7 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
 pub static METRICS: [Metric; 78] = [
     gauge("solera_build_info", &["version"], "Always 1; its label is the version."),
     gauge("solera_site_alive", &[], "Whether the site runs."),
-    gauge("solera_keys", &[], "Keys stored at the site."),
+    gauge("solera_keys", &[], "Keys of strong, causal and eventual spaces at the site."),
     gauge("solera_versions", &[], "Versions of keys stored at the site."),
     gauge("solera_data_bytes", &[], "Approximate bytes of keys and versions."),
     gauge("solera_space_keys", &["space"], "Keys stored at the site, by space."),

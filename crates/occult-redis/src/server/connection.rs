@@ -99,7 +99,12 @@ pub(super) async fn serve(
 impl Connection {
     async fn command(&mut self, words: &[&[u8]]) {
         let reply = match self.run(words).await {
-            Ok(Some(reply)) => reply,
+            Ok(Some(reply)) => {
+                if let (Value::Error(error), Mode::Open { failed, .. }) = (&reply, &mut self.mode) {
+                    failed.get_or_insert_with(|| error.clone());
+                }
+                reply
+            }
             // EXEC, if a watched key has changed.
             Ok(None) => return self.writer.null_array(),
             Err(error) => {

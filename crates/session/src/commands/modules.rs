@@ -140,7 +140,8 @@ async fn hand_over<W: Context>(session: &mut ClientSession<W>, request: Vec<Vec<
     if let Err(error) = how.admit(session) {
         return session.fail(error);
     }
-    let (user, occult) = (session.identity.user(), session.occult.past.clone());
+    let user = session.identity.user();
+    let occult = (session.occult.past.clone(), session.occult.epoch);
     let delegation = Delegation::new(user, session.pasts, occult);
     let Some(answer) = session.worker.run_modules(delegation.clone(), request) else {
         return session.fail("ERR this server runs no modules");
@@ -156,7 +157,7 @@ async fn hand_over<W: Context>(session: &mut ClientSession<W>, request: Vec<Vec<
         (Err(_), _) => session.fail_unanswered(),
     }
     session.pasts.join(&delegation.pasts());
-    session.join_occult(&delegation.occult());
+    session.absorb_occult(&delegation.occult());
 }
 
 /// Appends a value. Kinds that modules never answer with are written as text.

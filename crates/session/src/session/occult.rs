@@ -349,9 +349,9 @@ impl<W: Context> ClientSession<W> {
     }
 
     /// Adds what another session of this server has seen to this session's past.
-    pub(crate) fn join_occult(&mut self, past: &CausalTimestamp) {
-        let own = &mut self.occult.past;
-        self.worker.with_occult(|occult| occult.join(own, past));
+    pub(crate) fn absorb_occult(&mut self, seen: &(CausalTimestamp, u64)) {
+        let own = &mut self.occult;
+        self.worker.with_occult(|occult| own.absorb(occult, seen));
     }
 
     /// Drops a transaction after validation of its reads.
@@ -577,7 +577,9 @@ impl<W: Context> ClientSession<W> {
         self.occult.check_outcome()?;
         let Some(transaction) = self.occult.pending else { return Ok(()) };
         let answer = self.call_occult(Command::Await { transaction }).await?;
-        self.occult.take_outcome(answer)
+        self.occult.take_outcome(answer)?;
+        // The past of the update may depend on what was lost since.
+        self.check_lost()
     }
 
     /// Checks that the data of keys has arrived at their homes after forced moves. Only after its
@@ -670,12 +672,12 @@ fn conflict_on(key: &Key, cause: &str) -> String {
     format!("ABORTED conflict on '{key}'; {cause}; nothing was changed")
 }
 
-/// Returns the error reply to a session or a token that depends on lost writes.
 pub(super) fn of_other_spaces() -> String {
     "BADTOKEN the token has seen keys of spaces of level pcpsi that this cluster does not have"
         .to_owned()
 }
 
+/// Returns the error reply to a session or a token that depends on lost writes.
 pub(super) fn lost_reply() -> String {
     "LOST the session or its token depends on writes of a site whose homes were taken by force, and these writes may \
      be lost; RESET, and go on without the token"

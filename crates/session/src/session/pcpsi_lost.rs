@@ -15,9 +15,10 @@ impl OccultSession {
         if occult.has_lost(&self.past, self.epoch) {
             return Err(lost_reply());
         }
-        // While the losses of a move are unknown, the past must be checked again.
+        // While the losses of a move are unknown, the past must be checked again. An update whose
+        // outcome is unknown may add a past that was valid before the last moves.
         let homes = occult.homes();
-        if !is_open && homes.undecided().is_empty() {
+        if !is_open && self.pending.is_none() && homes.undecided().is_empty() {
             self.epoch = homes.epoch();
         }
         Ok(())
@@ -37,17 +38,33 @@ impl OccultSession {
         if occult.has_lost(past, epoch) {
             return Err(lost_reply());
         }
-        let is_new = self.past.is_empty();
+        let is_new = self.past.is_empty() && self.pending.is_none();
         if !occult.join(&mut self.past, past) {
             return Err(of_other_spaces());
         }
         // Otherwise both are checked against all moves. A new session must not check the token
         // against moves that the token has seen: the site may be a home again, and its stamps after
         // the loss are above those that are lost.
-        if !occult.homes().undecided().is_empty() {
+        if !occult.homes().undecided().is_empty() || self.pending.is_some() {
             self.epoch = if is_new { epoch } else { self.epoch.min(epoch) };
         }
         Ok(())
+    }
+
+    /// Adds what another session of this server has seen. If it depends on lost writes, the next
+    /// command fails.
+    pub(super) fn absorb(&mut self, occult: &Occult, (past, epoch): &(CausalTimestamp, u64)) {
+        if self.join(occult, past, *epoch).is_err() {
+            occult.join(&mut self.past, past);
+            self.epoch = self.epoch.min(*epoch);
+        }
+    }
+
+    /// Adds what the session has seen to a past that sessions of this server share.
+    pub(super) fn share(&self, occult: &Occult, (past, epoch): &mut (CausalTimestamp, u64)) {
+        occult.join(past, &self.past);
+        // If the session has seen the whole past, it has checked the whole past.
+        *epoch = if *past == self.past { self.epoch } else { self.epoch.min(*epoch) };
     }
 }
 
@@ -117,5 +134,33 @@ mod tests {
         assert_eq!(session.join(&worker, &past(LAST.next()), 1), Ok(()));
         assert_eq!(session.check_lost(&worker, false), Ok(()));
         assert!(!session.past.is_empty());
+    }
+
+    /// A session of a module has read a write of site 0 after the site has become a home again.
+    #[test]
+    fn sessions_that_share_a_past_share_what_it_was_checked_against() {
+        let (worker, mut caller) = (worker(), OccultSession::with(Scheme::PerSite(2)));
+        let mut called = OccultSession::with(Scheme::PerSite(2));
+        assert_eq!(called.check_lost(&worker, false), Ok(()));
+        called.past = past(LAST.next());
+        let mut shared = (caller.past.clone(), caller.epoch);
+        called.share(&worker, &mut shared);
+        assert_eq!(shared, (called.past.clone(), 1));
+        caller.absorb(&worker, &shared);
+        assert_eq!(caller.check_lost(&worker, false), Ok(()));
+        // What is lost is reported to the caller's next command.
+        let mut caller = OccultSession::with(Scheme::PerSite(2));
+        caller.absorb(&worker, &(past(LAST.next()), 0));
+        assert!(caller.check_lost(&worker, false).is_err_and(|error| error.starts_with("LOST")));
+    }
+
+    /// The update's commit arrives after a move by force that has lost it.
+    #[test]
+    fn a_past_that_arrives_late_is_checked_against_moves_since_the_update() {
+        let (worker, mut session) = (worker(), OccultSession::with(Scheme::PerSite(2)));
+        session.pending = Some(7);
+        assert_eq!(session.check_lost(&worker, false), Ok(()));
+        (session.past, session.pending) = (past(LAST.next()), None);
+        assert!(session.check_lost(&worker, false).is_err_and(|error| error.starts_with("LOST")));
     }
 }

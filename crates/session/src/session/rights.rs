@@ -14,7 +14,7 @@ impl<W: Context> ClientSession<W> {
     /// Makes the session act for another one. Must be called before the first command.
     pub fn act_for(&mut self, delegation: Delegation) {
         self.pasts.join(&delegation.pasts());
-        self.join_occult(&delegation.occult());
+        (self.occult.past, self.occult.epoch) = delegation.occult();
         if let Some(user) = &delegation.user {
             self.identity.become_user(user.clone());
         }
