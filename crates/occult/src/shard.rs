@@ -418,6 +418,13 @@ impl Homes {
         !self.undecided.is_empty() && self.undecided.contains(&shard)
     }
 
+    /// Returns the number of the last move up to which this worker knows all losses.
+    pub fn decided_through(&self) -> u64 {
+        let forced = self.undecided.iter().filter_map(|shard| self.forced.get(shard)).flatten();
+        let undecided = forced.filter(|forced| forced.last.is_none() && !forced.replaced);
+        undecided.map(|forced| forced.number - 1).min().unwrap_or(self.epoch)
+    }
+
     /// Returns the shards that are [undecided](Homes::is_undecided).
     pub fn undecided(&self) -> &BTreeSet<ShardId> {
         &self.undecided

@@ -15,11 +15,10 @@ impl OccultSession {
         if occult.has_lost(&self.past, self.epoch) {
             return Err(lost_reply());
         }
-        // While the losses of a move are unknown, the past must be checked again. An update whose
+        // The past must be checked again against moves whose losses are unknown. An update whose
         // outcome is unknown may add a past that was valid before the last moves.
-        let homes = occult.homes();
-        if !is_open && self.pending.is_none() && homes.undecided().is_empty() {
-            self.epoch = homes.epoch();
+        if !is_open && self.pending.is_none() {
+            self.epoch = occult.homes().decided_through().max(self.epoch);
         }
         Ok(())
     }
@@ -42,12 +41,10 @@ impl OccultSession {
         if !occult.join(&mut self.past, past) {
             return Err(of_other_spaces());
         }
-        // Otherwise both are checked against all moves. A new session must not check the token
-        // against moves that the token has seen: the site may be a home again, and its stamps after
-        // the loss are above those that are lost.
-        if !occult.homes().undecided().is_empty() || self.pending.is_some() {
-            self.epoch = if is_new { epoch } else { self.epoch.min(epoch) };
-        }
+        // A new session must not check the token against moves that the token has seen: the site
+        // may be a home again, and its stamps after the loss are above those that are lost.
+        let epoch = occult.homes().decided_through().max(epoch);
+        self.epoch = if is_new { epoch } else { self.epoch.min(epoch) };
         Ok(())
     }
 
@@ -88,16 +85,22 @@ mod tests {
     /// Returns a worker of the site 2 that has learned that site 1 has taken shard 0 from site 0,
     /// whose writes up to `LAST` are not lost.
     fn worker() -> Occult {
-        let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1, 1] });
-        let mut worker = Occult::new(Config::new(at(2), topology, 3), &Members::new(3));
         let shards = vec![(ShardId(0), ShardId(0))];
         let (from, to) = (Some(SiteId(0)), vec![SiteId(1)]);
         let moves = vec![Move { shards, from, to, forced: true }];
-        let table = Table { founders: 3, moves, lasts: vec![(ShardId(0), 1, LAST)] };
+        let worker = worker_with(moves, vec![(ShardId(0), 1, LAST)]);
+        assert_eq!(worker.homes().epoch(), 1);
+        worker
+    }
+
+    /// Returns a worker of the site 2 that has learned of these moves, and of what was not lost.
+    fn worker_with(moves: Vec<Move>, lasts: Vec<(ShardId, u64, Stamp)>) -> Occult {
+        let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1, 1] });
+        let mut worker = Occult::new(Config::new(at(2), topology, 3), &Members::new(3));
+        let table = Table { founders: 3, moves, lasts };
         let message = Message { epoch: 1, body: Body::Table(Box::new(table)) };
         let now = Now { monotonic: Monotonic(1), physical: Physical(1) };
         worker.handle(now, Input::Message { from: at(1), generation: 0, message });
-        assert_eq!(worker.homes().epoch(), 1);
         worker
     }
 
@@ -162,5 +165,25 @@ mod tests {
         assert_eq!(session.check_lost(&worker, false), Ok(()));
         (session.past, session.pending) = (past(LAST.next()), None);
         assert!(session.check_lost(&worker, false).is_err_and(|error| error.starts_with("LOST")));
+    }
+
+    /// Site 0 is a home again after a move by force, and the losses of a later one are unknown.
+    #[test]
+    fn a_new_session_is_not_checked_against_moves_before_an_undecided_one() {
+        let moves = [(0, 1), (1, 0), (0, 2)].map(|(from, to)| Move {
+            shards: vec![(ShardId(0), ShardId(0))],
+            from: Some(SiteId(from)),
+            to: vec![SiteId(to)],
+            forced: from == 0,
+        });
+        let worker =
+            worker_with(moves.to_vec(), vec![(ShardId(0), 1, LAST), (ShardId(0), 2, LAST)]);
+        assert_eq!((worker.homes().epoch(), worker.homes().decided_through()), (3, 2));
+        let mut session = OccultSession::with(Scheme::PerSite(2));
+        assert_eq!(session.check_lost(&worker, false), Ok(()));
+        assert_eq!(session.epoch, 2);
+        // It reads a write of site 0 between the moves.
+        session.past = past(LAST.next());
+        assert_eq!(session.check_lost(&worker, false), Ok(()));
     }
 }
