@@ -44,10 +44,11 @@ fn workers_that_crash_run_it_and_start_from_checkpoints_that_writes_have_overtak
     // In seed 18, a commit once got no answer at all, because idle transactions end early there. In
     // seed 7400040, a transaction whose decision home is lost holds a shard, whose version has a
     // later stamp.
-    let seeds = (82_000..82_008).chain([18, 7_400_040, 6_000_106]);
+    let seeds = (82_000..82_008).chain([18, 7_400_040, 82_021]);
     let tally = tally(Scenario::durable, seeds);
     tries_everything(&tally);
-    // The checkpoint of the last seed once lacked a batch that had arrived meanwhile.
+    // A checkpoint once lacked a batch that had arrived meanwhile. The last seed has two such
+    // checkpoints.
     let overtaken = tally.counted("occult: starts from checkpoints that writes had overtaken");
     assert!(overtaken > 0, "{overtaken}");
     // One of about thirty seeds reaches the last path. `tests/home.rs` of the protocol tests it.
