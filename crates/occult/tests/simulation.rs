@@ -161,13 +161,13 @@ fn every_rule_is_needed() {
         (Rule::DecisionHomeDecides, 0),
         (Rule::InOrder, 0),
         (Rule::SessionOrder, 0),
-        (Rule::LastAttempt, 150),
+        (Rule::LastAttempt, 550),
         (Rule::Ceiling, 200),
-        (Rule::UnreadBeforeForgotten, 400),
+        (Rule::UnreadBeforeForgotten, 500),
         (Rule::Removals, 0),
-        (Rule::Epochs, 800),
-        (Rule::FormerHomes, 3_900),
-        (Rule::ParticipantsAreHomes, 411_900),
+        (Rule::Epochs, 950),
+        (Rule::FormerHomes, 4_100),
+        (Rule::ParticipantsAreHomes, 412_350),
     ];
     let most = std::env::var("TRAPS").map_or(100, |most| most.parse().unwrap());
     let only = std::env::var("RULE").ok();

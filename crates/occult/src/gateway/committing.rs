@@ -113,11 +113,7 @@ impl Gateway {
             });
             participant.writes.push((key.clone(), effect.clone()));
         }
-        // A participant of this site decides first, because COMMIT and the outcome then take no
-        // round trip to another site.
-        let me = context.config.address.site;
-        let near = participants.iter().find(|(home, _)| home.site == me);
-        let decides = near.or(participants.iter().next()).map(|(home, participant)| {
+        let decides = participants.iter().next().map(|(home, participant)| {
             let shard = participant.writes.first().map(|(key, _)| context.config.shard_of(key));
             (*home, shard.unwrap_or(ShardId(0)))
         });
