@@ -143,12 +143,12 @@ async fn move_homes(
     loop {
         let homes = ask(client).await?;
         let Some(missing) = homes.incomplete(before.as_ref()) else { return Ok(homes) };
-        if waiting.is_over() && what.force && homes.arriving == 0 {
-            // The sites that are behind were taken by force before, or are down as well.
-            eprintln!("solera home: {missing}, and carry it out when they are back");
-            return Ok(homes);
-        }
         if waiting.is_over() {
+            if what.force && homes.arriving == 0 {
+                // The sites that are behind were taken by force before, or are down as well.
+                print_error!("solera home: {missing}, and carry it out when they are back");
+                return Ok(homes);
+            }
             return Err(format!(
                 "{missing} after {} s: all sites must be reachable, unless the move is forced, and their clocks must \
                  have been within an hour of each other; it goes on",

@@ -346,13 +346,13 @@ impl Occult {
             Body::ClockRequest(incarnation) => {
                 self.out.send(from, Body::Clock(incarnation, self.home.clock()));
             }
+            Body::Clock(incarnation, clock) => self.on_clock(from, incarnation, clock),
             Body::DependencyCheck(check) => {
                 self.with_replica(now, |it, context| it.on_check(context, from, check));
             }
             Body::DependenciesShown(number, shard) => self.with_replica(now, |it, context| {
                 it.on_dependencies_shown(context, from, (number, shard));
             }),
-            Body::Clock(incarnation, clock) => self.on_clock(from, incarnation, clock),
         }
     }
 

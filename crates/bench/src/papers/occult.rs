@@ -118,7 +118,7 @@ impl Laboratory<'_> {
              the latencies of single operations just enough. Transactions: cards of {} Mbit/s, {} \
              keys, {} clients. Stale reads are counted without cards, so that no queue delays writes. The eventual \
              baseline is the same machine with clients that keep no timestamp: every read is accepted, and neither the bytes \
-             of stamps and timestamps count, nor messages that contain nothing else. Figure 2: all homes at one site with {} clients, 200 keys, exact timestamps; one \
+             of stamps and timestamps count, nor messages that contain nothing else. Figure 2: all homes at one site with {} clients, {} keys, exact timestamps; one \
              replica of the other site takes 100 ms for each write. The replicas are Occult's; in the pessimistic baseline, \
              they show a write after its dependencies, as Eiger. UniStore has 32 workers at each of two sites, and as many \
              clients, whose operations take three messages each. Not reproduced: the use of memory of §8.2.3.",
@@ -127,6 +127,7 @@ impl Laboratory<'_> {
             transactions.keys,
             transactions.clients,
             queues::CLIENTS,
+            queues::KEYS,
         )
     }
 }

@@ -99,25 +99,19 @@ pub(super) async fn serve(
 impl Connection {
     async fn command(&mut self, words: &[&[u8]]) {
         let reply = match self.run(words).await {
-            Ok(Some(reply)) => {
-                if let (Value::Error(error), Mode::Open { failed, .. }) = (&reply, &mut self.mode) {
-                    failed.get_or_insert_with(|| error.clone());
-                }
-                reply
-            }
+            Ok(Some(reply)) => reply,
             // EXEC, if a watched key has changed.
             Ok(None) => return self.writer.null_array(),
             Err(error) => {
-                match &mut self.mode {
-                    Mode::Queueing { broken, .. } => *broken = true,
-                    Mode::Open { failed, .. } => {
-                        failed.get_or_insert_with(|| error.to_string());
-                    }
-                    Mode::Single => {}
+                if let Mode::Queueing { broken, .. } = &mut self.mode {
+                    *broken = true;
                 }
                 Value::Error(error.to_string())
             }
         };
+        if let (Value::Error(error), Mode::Open { failed, .. }) = (&reply, &mut self.mode) {
+            failed.get_or_insert_with(|| error.clone());
+        }
         write(&mut self.writer, &reply);
     }
 
@@ -224,7 +218,7 @@ impl Connection {
                     Value::Error(text) if call.removes() && text.starts_with("WRONGTYPE") => {
                         effect = (Value::Integer(1), Some(None));
                     }
-                    Value::Error(text) => return Err(Error::Reply(text)),
+                    Value::Error(text) => return Ok(Value::Error(text)),
                     Value::Bulk(value) => effect = buffered::execute(call, Some(value))?,
                     _ => {}
                 }

@@ -329,12 +329,7 @@ fn a_slow_fill_ends() {
 fn in_the_pessimistic_baseline_a_replica_shows_a_write_after_its_dependencies() {
     for shows in [Shows::AtOnce, Shows::AfterDependencies] {
         let (mut net, [first, second]) = with_exact(shows);
-        let new = CausalTimestamp::new(Scheme::Exact);
-        net.execute(A, &new, &first, set(1));
-        net.run(50, cut_link(A, P));
-        let past = net.past_of(C, &new, &first, Op::Get);
-        net.execute(C, &past, &second, set(2));
-        net.run(50, cut_link(A, P));
+        write_after_a(&mut net, &first, &second);
         let is_shown = net.local(P, &second) == bulk(2);
         assert_eq!(is_shown, shows == Shows::AtOnce);
         assert_eq!(net.workers[usize::from(P)].held(), usize::from(!is_shown));
@@ -389,15 +384,20 @@ fn in_the_pessimistic_baseline_each_write_waits_for_its_own_dependencies() {
 #[test]
 fn in_the_pessimistic_baseline_a_home_here_shows_what_writes_depend_on() {
     let (mut net, [first, second]) = with_exact(Shows::AfterDependencies);
-    let new = CausalTimestamp::new(Scheme::Exact);
-    net.execute(A, &new, &first, set(1));
-    net.run(50, cut_link(A, P));
-    let past = net.past_of(C, &new, &first, Op::Get);
-    net.execute(C, &past, &second, set(2));
-    net.run(50, cut_link(A, P));
+    write_after_a(&mut net, &first, &second);
     net.shift(0, (A, P), false);
     net.run(3_000, pass);
     assert_eq!([&first, &second].map(|key| net.local(P, key)), [bulk(1), bulk(2)]);
+}
+
+/// A writes 1. C reads it, and writes 2. P gets the write of C alone.
+fn write_after_a(net: &mut Net, first: &Key, second: &Key) {
+    let new = CausalTimestamp::new(Scheme::Exact);
+    net.execute(A, &new, first, set(1));
+    net.run(50, cut_link(A, P));
+    let past = net.past_of(C, &new, first, Op::Get);
+    net.execute(C, &past, second, set(2));
+    net.run(50, cut_link(A, P));
 }
 
 /// Returns workers with exact timestamps, and keys whose homes are A and C.

@@ -31,7 +31,8 @@ pub(super) const CLIENTS: usize = 10;
 const TAKES: Duration = Duration::from_millis(100);
 /// Number of points in time at which the queues are measured.
 const SAMPLES: u32 = 20;
-const KEYS: u64 = 200;
+/// Number of keys. Exact timestamps grow with the number of their shards.
+pub(super) const KEYS: u64 = 200;
 
 /// Lengths of the queues beside the slow replica, by time in seconds.
 type Lengths = Vec<(f64, f64)>;
