@@ -112,8 +112,10 @@ pub enum Rule {
     Epochs,
     /// The stamp of a shard in a timestamp includes the stamps that former homes have assigned.
     FormerHomes,
-    /// A commit aborts if a written shard's home is not the participant that has prepared it.
+    /// A commit aborts if a written shard has moved since its first PREPARE.
     ParticipantsAreHomes,
+    /// A participant asks the present home of a shard whose former home was to decide.
+    NewHomeDecides,
     /// A barrier waits until other sites store the writes.
     StoredElsewhere,
 }

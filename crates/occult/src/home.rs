@@ -7,6 +7,7 @@ mod executing;
 mod reading;
 mod recovering;
 mod streaming;
+mod unconfirmed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use solera_time::{Monotonic, SiteId};
 
 use self::reading::ParkedRead;
 use self::streaming::Streams;
+use self::unconfirmed::Unconfirmed;
 use crate::config::{Config, LockScope, Rule};
 use crate::message::{
     Body, ClientId, Commit, DecidedCommit, Entry, Event, Executed, Prepare, TransactionId,
@@ -24,6 +26,7 @@ use crate::outbox::Outbox;
 use crate::passed::Passed;
 use crate::rare;
 use crate::record::Record;
+use crate::replica::Decisions;
 use crate::shard::{Homes, STAMP_END, ShardId, Stamp};
 use crate::store::Store;
 use crate::timestamp::CausalTimestamp;
@@ -37,7 +40,7 @@ struct Prepared {
     overwritten: CausalTimestamp,
     decision_home: Address,
     decision_shard: ShardId,
-    /// Number of moves of homes that this worker had carried out before.
+    /// See [`Prepare::epoch`].
     epoch: u64,
     since: Monotonic,
     /// Time when the decision home was last asked to decide.
@@ -87,7 +90,7 @@ pub(crate) struct Home {
     /// shard and stamp of their writes here.
     decided: BTreeMap<(ShardId, Stamp), Vec<DecidedCommit>>,
     /// Committed transactions that not all participants have confirmed.
-    unconfirmed: BTreeSet<TransactionId>,
+    unconfirmed: Unconfirmed,
 }
 
 /// The data that a home needs besides its own state.
@@ -102,6 +105,8 @@ pub(crate) struct Context<'a> {
     /// The sites other than this one that store all data.
     pub(crate) others: &'a [SiteId],
     pub(crate) passed: &'a Passed,
+    /// The decisions that came with the data of other homes.
+    pub(crate) decisions: &'a Decisions,
 }
 
 impl Context<'_> {
@@ -156,7 +161,7 @@ impl Home {
             streams: Streams::new(start),
             used: None,
             decided: BTreeMap::new(),
-            unconfirmed: BTreeSet::new(),
+            unconfirmed: Unconfirmed::default(),
         }
     }
 
@@ -297,7 +302,7 @@ impl Home {
     }
 
     fn prepare(&mut self, context: &mut Context<'_>, request: Prepare) {
-        let Prepare { tid, above, writes, decision_home, decision_shard, .. } = request;
+        let Prepare { tid, above, writes, decision_home, decision_shard, epoch, .. } = request;
         let assigned = self.assign(context, above);
         let overwritten = context.overwritten_by(&writes);
         context.out.record(Record::Prepared {
@@ -307,9 +312,9 @@ impl Home {
             overwritten: overwritten.clone(),
             decision_home,
             decision_shard,
-            epoch: context.homes.epoch(),
+            epoch,
         });
-        let decides = (decision_home, decision_shard, context.homes.epoch());
+        let decides = (decision_home, decision_shard, epoch);
         self.note_prepared(context, tid, (writes, assigned, overwritten), decides);
     }
 

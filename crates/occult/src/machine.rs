@@ -23,7 +23,7 @@ use crate::command::{Command, Response};
 use crate::config::{Config, Rule, Shows};
 use crate::gateway::{self, Gateway};
 use crate::home::{self, Home};
-use crate::message::{Answer, Body, Event, Input, Message, Output, Question, Read, TransactionId};
+use crate::message::{Answer, Body, Event, Input, Message, Output, Question, Read};
 use crate::outbox::{Out, Outbox};
 use crate::passed::Passed;
 use crate::rare;
@@ -124,11 +124,12 @@ impl Occult {
     }
 
     /// Forgets what homes keep for sites that have been removed.
-    pub(crate) fn forget_gone(&mut self) {
+    pub(crate) fn forget_gone(&mut self, now: Now) {
         for site in SiteId::all(self.members.sites()) {
             if self.members.status(site) == SiteStatus::Gone {
                 self.home.stop_waiting_for(site);
                 self.home.forget_clients_of(site);
+                self.with_gateway(now, |it, context| it.on_gone(context, site));
             }
         }
     }
@@ -234,6 +235,7 @@ impl Occult {
             targets: &self.targets,
             others: &self.others,
             passed: &self.passed,
+            decisions: self.replica.decisions(),
         };
         action(&mut self.home, &mut context);
     }
@@ -295,6 +297,7 @@ impl Occult {
             }
             Body::Decided(tid, decision) => {
                 self.with_home(now, |it, context| it.on_decided(context, from, tid, &decision));
+                self.with_gateway(now, |it, context| it.on_decided(context, tid, &decision));
             }
             Body::Applied(tid) => {
                 self.with_home(now, |it, context| it.on_applied(context, from, tid));
@@ -342,7 +345,9 @@ impl Occult {
             }
             Body::HandoverRequest(request) => self.on_handover_request(now, from, request),
             Body::Handover(handover) => self.on_handover(now, from, handover),
-            Body::ResolveLost(tid, shard) => self.on_resolve_lost(now, from, tid, shard),
+            Body::ResolveMoved(tid, shard) => {
+                self.with_home(now, |it, context| it.on_resolve_moved(context, from, (tid, shard)));
+            }
             Body::ClockRequest(incarnation) => {
                 self.out.send(from, Body::Clock(incarnation, self.home.clock()));
             }
@@ -354,13 +359,6 @@ impl Occult {
                 it.on_dependencies_shown(context, from, (number, shard));
             }),
         }
-    }
-
-    fn on_resolve_lost(&mut self, now: Now, from: Address, tid: TransactionId, shard: ShardId) {
-        let known = self.replica.commit_of(shard, tid).cloned().map(Box::new);
-        self.with_home(now, |it, context| {
-            it.on_resolve_lost(context, from, (tid, shard), known);
-        });
     }
 
     fn on_read(&mut self, now: Now, from: Address, read: Read) {
@@ -540,7 +538,7 @@ impl Participant for Occult {
         let is_same = |to: &Address| before.generation(to.site) == members.generation(to.site);
         self.home.retain_targets(|to| targets.contains(to) && is_same(to));
         self.targets = targets;
-        self.forget_gone();
+        self.forget_gone(now);
         self.passed.clear_reports();
         self.finish(now);
     }

@@ -97,9 +97,11 @@ pub struct Prepare {
     pub writes: Vec<(Key, Effect)>,
     /// The participant whose record decides.
     pub decision_home: Address,
-    /// One of the shards that the transaction writes at the decision home. If the shard is taken by
-    /// force, its new home decides.
+    /// One of the shards that the transaction writes at the decision home. If the shard moves, its
+    /// new home knows the decision as well.
     pub decision_shard: ShardId,
+    /// Number of moves that the client's worker had carried out when it chose the decision home.
+    pub epoch: u64,
     /// Smallest number of a transaction about which the client may still send a message to this
     /// home.
     pub oldest: u64,
@@ -193,6 +195,9 @@ pub struct Takeover {
     /// former home's writes that are not lost. A copy that has not taken the data of such a move
     /// must drop writes with greater stamps. Only the first part contains the losses.
     pub losses: Vec<(u64, Stamp)>,
+    /// Decisions of former homes that not all participants have confirmed. Only the first part
+    /// contains them.
+    pub decided: Vec<DecidedOf>,
     /// Versions of keys.
     pub copies: Vec<Copied>,
     /// Whether this is the last part.
@@ -235,8 +240,8 @@ pub struct Handover {
     pub last: Stamp,
     /// The versions.
     pub copies: Vec<Copied>,
-    /// In the first group: decisions that came with the shard's writes, and the home of each.
-    pub decided: Vec<(Address, TransactionId, Box<Commit>)>,
+    /// In the first group: decisions that came with the shard's writes.
+    pub decided: Vec<DecidedOf>,
     /// Losses of earlier forced moves of the shard; see [`Takeover::losses`].
     pub losses: Vec<(u64, Stamp)>,
     /// Whether these are the last versions.
@@ -271,6 +276,8 @@ pub struct Progress {
     pub held: Vec<(ShardId, Stamp)>,
     /// Stamps that each site has stored and confirmed.
     pub stored: Vec<StoredAt>,
+    /// All participants have confirmed the commits that this home has decided with stamps below.
+    pub all_confirmed: Stamp,
 }
 
 /// Stamps up to which a site has stored and confirmed a home's writes.
@@ -326,6 +333,9 @@ pub struct Copies {
     pub epoch: u64,
     /// In the first group: shards that the home has taken over.
     pub taken: Vec<Taken>,
+    /// Commits of several homes that were decided for the shards of these copies, and that not all
+    /// participants have confirmed.
+    pub decided: Vec<DecidedOf>,
     /// Whether these are the last copies.
     pub last: bool,
 }
@@ -475,7 +485,7 @@ pub enum Body {
     Handover(Handover),
     /// Participant to the new home of a shard whose former home was the decision home: requests the
     /// decision.
-    ResolveLost(TransactionId, ShardId),
+    ResolveMoved(TransactionId, ShardId),
     /// Any worker to a home: requests the home's clock. Contains the incarnation of the sender.
     ClockRequest(u64),
     /// The answer, with the incarnation of the request.

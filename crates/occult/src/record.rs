@@ -32,7 +32,7 @@ pub enum Record {
         decision_home: Address,
         /// One of the shards that the transaction writes at the decision home.
         decision_shard: ShardId,
-        /// Number of moves of homes that this worker had carried out before.
+        /// See [`Prepare::epoch`](crate::message::Prepare::epoch).
         epoch: u64,
     },
     /// A participant has learned the decision.

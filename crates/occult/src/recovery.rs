@@ -139,7 +139,7 @@ impl Occult {
         self.resume_arrivals();
         self.restart_as(self.config.incarnation);
         self.with_home(now, |home, context| home.recovered(context));
-        self.forget_gone();
+        self.forget_gone(now);
         self.start();
         while let Some(out) = self.out.pop() {
             if let crate::outbox::Out::Record(record) = out {

@@ -14,15 +14,14 @@ use solera_data::Key;
 use solera_machine::Address;
 use solera_time::{Monotonic, SiteId};
 
-use self::decided::Decisions;
+pub(crate) use self::decided::Decisions;
 use self::dependencies::Checks;
 use self::held::HeldShards;
 use self::parked::{ParkedRead, ParkedReads};
 use self::streams::Stream;
 use crate::config::{Config, Rule, Shows, StaleReads};
 use crate::message::{
-    Batch, Body, Commit, Copies, CopyRequest, DecidedOf, Entry, Read, ReadAnswer, Stored, StoredAt,
-    TransactionId,
+    Batch, Body, Copies, CopyRequest, DecidedOf, Entry, Read, ReadAnswer, Stored, StoredAt,
 };
 use crate::outbox::Outbox;
 use crate::passed::Passed;
@@ -211,6 +210,9 @@ impl Replica {
         if has_entries {
             self.decided.add_all(from, &batch);
         }
+        if let Some(progress) = &batch.progress {
+            self.decided.confirm(from, progress.all_confirmed, context.homes);
+        }
         if batch.end >= stream.position {
             let home_of = |shard| context.config.owner(context.homes.home(shard), shard);
             self.held.take((from, context.now), &mut batch, home_of);
@@ -358,6 +360,9 @@ impl Replica {
                 store.copy(shard, copied);
             }
         }
+        for decided in copies.decided.into_iter().filter(|(_, shard, ..)| is_valid(*shard)) {
+            self.decided.add(decided);
+        }
         let stream = self.streams.entry(from).or_default();
         if copies.after.is_none() {
             let taken = copies.taken.iter().map(|taken| (taken.shard, taken.number));
@@ -370,22 +375,9 @@ impl Replica {
         if is_last { None } else { last_key }
     }
 
-    /// Returns the decisions that came with writes of homes.
-    pub(crate) fn decided(&self) -> Vec<DecidedOf> {
-        let all = self.decided.all();
-        all.map(|(home, of, tid, commit)| (home, of, tid, Box::new(commit.clone()))).collect()
-    }
-
-    /// Returns the decisions that came with writes of a shard, and the home of each.
-    pub(crate) fn decided_in(&self, shard: ShardId) -> Vec<(Address, TransactionId, Box<Commit>)> {
-        let here = self.decided.all().filter(|(_, of, ..)| *of == shard);
-        here.map(|(home, _, tid, commit)| (home, tid, Box::new(commit.clone()))).collect()
-    }
-
-    /// Returns the commit of a transaction whose decision came with writes of this shard, if the
-    /// replica has it.
-    pub(crate) fn commit_of(&self, shard: ShardId, tid: TransactionId) -> Option<&Commit> {
-        self.decided.find(shard, tid)
+    /// Returns the decisions that came with the data of homes.
+    pub(crate) fn decisions(&self) -> &Decisions {
+        &self.decided
     }
 
     /// Adds decisions that another copy has received.

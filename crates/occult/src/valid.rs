@@ -6,8 +6,9 @@ use solera_time::SiteId;
 
 use crate::config::{Config, Shows};
 use crate::message::{
-    Batch, Body, ClientId, Commit, Copied, Copies, Decision, DependencyCheck, Entry, Execute,
-    Executed, Handover, Message, Prepare, Progress, StoredAt, Table, Takeover, TransactionId,
+    Batch, Body, ClientId, Commit, Copied, Copies, DecidedOf, Decision, DependencyCheck, Entry,
+    Execute, Executed, Handover, Message, Prepare, Progress, StoredAt, Table, Takeover,
+    TransactionId,
 };
 use crate::passed::Passing;
 use crate::protocol::PROTOCOL;
@@ -65,6 +66,8 @@ impl Config {
                 && takeover.from.index() < self.topology.sites()
                 && is_stamp(takeover.last)
                 && are_losses(&takeover.losses)
+                && self.are_decided(&takeover.decided)
+                && takeover.decided.iter().all(|(_, shard, ..)| *shard == entry.shard)
                 && takeover.copies.iter().all(|copied| {
                     self.is_copied(copied) && self.shard_of(&copied.key) == entry.shard
                 })
@@ -89,18 +92,26 @@ impl Config {
         self.is_mine(handover.shard)
             && is_stamp(handover.last)
             && are_losses(&handover.losses)
-            && handover
-                .decided
-                .iter()
-                .all(|(home, _, commit)| self.topology.has(*home) && self.is_commit(commit))
+            && self.are_decided(&handover.decided)
+            && handover.decided.iter().all(|(_, shard, ..)| *shard == handover.shard)
             && handover.copies.iter().all(|copied| {
                 self.is_copied(copied) && self.shard_of(&copied.key) == handover.shard
             })
     }
 
+    fn are_decided(&self, decided: &[DecidedOf]) -> bool {
+        decided.iter().all(|(home, shard, tid, commit)| {
+            self.topology.has(*home)
+                && self.is_mine(*shard)
+                && is_client(tid.client, &self.topology)
+                && self.is_commit(commit)
+        })
+    }
+
     fn is_progress(&self, progress: &Progress) -> bool {
         let is_held = |(shard, stamp): &(ShardId, Stamp)| self.is_mine(*shard) && is_stamp(*stamp);
         is_stamp(progress.through)
+            && is_stamp(progress.all_confirmed)
             && progress.held.iter().all(is_held)
             && progress.held.is_sorted_by(|(before, _), (shard, _)| before < shard)
             && are_stored(&progress.stored, &self.topology)
@@ -125,6 +136,7 @@ impl Config {
         copies.position <= MAX_POSITION
             && copies.copies.iter().all(|copied| self.is_copied(copied))
             && copies.taken.iter().all(|it| self.is_mine(it.shard) && are_losses(&it.losses))
+            && self.are_decided(&copies.decided)
     }
 
     fn is_check(&self, from: Address, check: &DependencyCheck) -> bool {
@@ -257,7 +269,7 @@ impl Body {
             Body::Table(table) => config.is_table(table),
             Body::HandoverRequest(request) => config.is_mine(request.shard),
             Body::Handover(handover) => config.is_handover(handover),
-            Body::ResolveLost(_, shard) => config.is_mine(*shard),
+            Body::ResolveMoved(_, shard) => config.is_mine(*shard),
         }
     }
 
@@ -274,7 +286,7 @@ impl Body {
             | Body::Applied(tid)
             | Body::Query(tid)
             | Body::Resolve(tid)
-            | Body::ResolveLost(tid, _)
+            | Body::ResolveMoved(tid, _)
             | Body::Moved(tid)
             | Body::Executed(tid, ..) => Some(*tid),
             _ => None,
@@ -309,7 +321,7 @@ impl Body {
             Body::TableRequest => "occult TableRequest",
             Body::HandoverRequest(_) => "occult HandoverRequest",
             Body::Handover(_) => "occult Handover",
-            Body::ResolveLost(..) => "occult ResolveLost",
+            Body::ResolveMoved(..) => "occult ResolveMoved",
             Body::ClockRequest(_) => "occult ClockRequest",
             Body::Clock(..) => "occult Clock",
             Body::DependencyCheck(_) => "occult DependencyCheck",
@@ -438,12 +450,7 @@ impl Part {
                     })
                     && table.iter().all(|table| config.is_table(table))
                     && taken.iter().all(|(shard, _)| config.is_mine(*shard))
-                    && decided.iter().all(|(home, shard, tid, commit)| {
-                        config.topology.has(*home)
-                            && config.is_mine(*shard)
-                            && is_client(tid.client, &config.topology)
-                            && config.is_commit(commit)
-                    })
+                    && config.are_decided(decided)
                     && positions.iter().all(|(home, ..)| config.topology.has(*home))
             }
         }

@@ -11,7 +11,7 @@ use super::{Context, Gateway, Stage};
 use crate::client::PreparedAt;
 use crate::command::{AbortCause, ReadCounts, Response, Unknown};
 use crate::config::Rule;
-use crate::message::{Body, Commit, Execute, Executed, Prepare, TransactionId};
+use crate::message::{Body, Commit, Decision, Execute, Executed, Prepare, TransactionId};
 use crate::shard::{ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
@@ -34,6 +34,8 @@ pub(super) struct Preparing {
     participants: BTreeMap<Address, Participant>,
     decision_home: Address,
     decision_shard: ShardId,
+    /// Number of moves that this worker had carried out when the attempt began.
+    epoch: u64,
     since: Monotonic,
 }
 
@@ -45,6 +47,9 @@ pub(super) struct Committing {
     commit: Box<Commit>,
     participants: Vec<Address>,
     decision_home: Address,
+    decision_shard: ShardId,
+    /// Number of moves that this worker had carried out when the attempt began.
+    epoch: u64,
     since: Monotonic,
     /// Time when COMMIT is sent next.
     next: Monotonic,
@@ -113,7 +118,11 @@ impl Gateway {
             });
             participant.writes.push((key.clone(), effect.clone()));
         }
-        let decides = participants.iter().next().map(|(home, participant)| {
+        // A participant of this site decides first, because COMMIT and the outcome then take no
+        // round trip to another site.
+        let me = context.config.address.site;
+        let near = participants.iter().find(|(home, _)| home.site == me);
+        let decides = near.or(participants.iter().next()).map(|(home, participant)| {
             let shard = participant.writes.first().map(|(key, _)| context.config.shard_of(key));
             (*home, shard.unwrap_or(ShardId(0)))
         });
@@ -129,7 +138,9 @@ impl Gateway {
         self.begin_attempt(number);
         let to: Vec<Address> = participants.keys().copied().collect();
         let since = context.now.monotonic;
-        let preparing = Preparing { request, participants, decision_home, decision_shard, since };
+        let epoch = context.homes.epoch();
+        let preparing =
+            Preparing { request, participants, decision_home, decision_shard, epoch, since };
         let stage = Stage::Preparing(preparing);
         self.wait(number, stage);
         for to in to {
@@ -150,6 +161,7 @@ impl Gateway {
             writes: participant.writes.clone(),
             decision_home: preparing.decision_home,
             decision_shard: preparing.decision_shard,
+            epoch: preparing.epoch,
             oldest,
         };
         self.send_to_home(context, to, Body::Prepare(prepare));
@@ -178,13 +190,17 @@ impl Gateway {
             return self.abort(context, number, AbortCause::OverwriteSet(shard));
         }
         // The commit timestamp attributes the stamp of a written shard to the shard's present home.
-        // This is right only if the shard has not moved since PREPARED.
-        let is_elsewhere = |(home, participant): (&Address, &Participant)| {
-            participant.writes.iter().any(|(key, _)| context.home_of(key).2 != *home)
+        // This is right only if the shard has not moved since PREPARED. Besides, the new home of a
+        // shard that has decided transactions answers that this one has aborted, even if the shard
+        // has returned since.
+        let epoch = preparing.epoch;
+        let has_moved = |participant: &Participant| {
+            let mut keys = participant.writes.iter().map(|(key, _)| context.config.shard_of(key));
+            keys.any(|shard| context.homes.moved_by(shard) > epoch)
                 && context.config.has(Rule::ParticipantsAreHomes)
         };
         if open.transaction.moved(context.homes).is_some()
-            || preparing.participants.iter().any(is_elsewhere)
+            || preparing.participants.values().any(has_moved)
         {
             return self.abort(context, number, AbortCause::Moved);
         }
@@ -200,12 +216,21 @@ impl Gateway {
         let with_overwritten = context.config.has(Rule::OverwrittenTimestamps);
         let commit = open.transaction.commit(&answers, &written, context.homes, with_overwritten);
         let (request, decision_home) = (preparing.request, preparing.decision_home);
+        let decision_shard = preparing.decision_shard;
         let participants = preparing.participants.keys().copied().collect();
         let since = context.now.monotonic;
         let commit = Box::new(commit);
         let request = Some(request);
-        let stage = Committing { request, commit, participants, decision_home, since, next: since };
-        open.stage = Stage::Committing(stage);
+        open.stage = Stage::Committing(Committing {
+            request,
+            commit,
+            participants,
+            decision_home,
+            decision_shard,
+            epoch,
+            since,
+            next: since,
+        });
         self.send_commit(context, number);
     }
 
@@ -258,6 +283,12 @@ impl Gateway {
         committing.next = context.retry_at();
         let (to, participants) = (committing.decision_home, committing.participants.clone());
         let body = Body::Commit(tid, committing.commit.clone(), participants);
+        let shard = committing.decision_shard;
+        if context.homes.moved_by(shard) > committing.epoch {
+            // The decision home may have failed since. Then only the new home can answer.
+            let home = context.config.owner(context.homes.home(shard), shard);
+            context.out.send(home, Body::ResolveMoved(tid, shard));
+        }
         self.send_to_home(context, to, body);
     }
 
@@ -290,6 +321,26 @@ impl Gateway {
             }
             _ => {}
         }
+    }
+
+    /// DECIDED: a home that knows the decision reports it.
+    pub(crate) fn on_decided(
+        &mut self,
+        context: &mut Context<'_>,
+        tid: TransactionId,
+        decision: &Decision,
+    ) {
+        let Some((number, open)) = self.current(tid) else { return };
+        let Stage::Committing(committing) = &open.stage else { return };
+        let mut forced = context.homes.forced(committing.decision_shard, committing.epoch);
+        if matches!(decision, Decision::Abort) && forced.next().is_some() {
+            // The decision home may have committed, and a participant may have learned it before
+            // the shard was taken by force.
+            let past = Unknown::Past(committing.commit.timestamp.clone());
+            let request = committing.request;
+            return self.conclude(context, number, (request, true), Response::Unknown(past));
+        }
+        self.on_outcome(context, tid, matches!(decision, Decision::Commit(_)));
     }
 
     pub(super) fn repeat_prepares(&mut self, context: &mut Context<'_>, number: u64) {
@@ -461,6 +512,26 @@ impl Gateway {
 
     /// Ends transactions that wait for homes that were taken by force and do not answer any more.
     pub(crate) fn on_forced(&mut self, context: &mut Context<'_>, changed: &[(ShardId, SiteId)]) {
+        self.end_lost(context, |context, shard, site| {
+            let is_taken = changed.contains(&(shard, site));
+            // A home that has handed the shard over still has the answer, but its site is lost now.
+            let is_lost = changed.iter().any(|(_, from)| *from == site);
+            is_taken || (is_lost && context.homes.home(shard) != site)
+        });
+    }
+
+    /// Ends transactions that wait for a site that has been removed.
+    pub(crate) fn on_gone(&mut self, context: &mut Context<'_>, gone: SiteId) {
+        self.end_lost(context, |_, _, site| site == gone);
+    }
+
+    /// Ends transactions of one home that get no answer. `is_lost` returns whether a site does not
+    /// answer any more about a shard of which it was the home.
+    fn end_lost(
+        &mut self,
+        context: &mut Context<'_>,
+        is_lost: impl Fn(&Context<'_>, ShardId, SiteId) -> bool,
+    ) {
         let numbers: Vec<u64> = self.active.iter().copied().collect();
         for number in numbers {
             let Some(open) = self.open.get_mut(&number) else { continue };
@@ -468,11 +539,8 @@ impl Gateway {
             let execute = &executing.execute;
             let keys = execute.operations.iter().map(|(key, _)| key);
             let mut keys = keys.chain(execute.writes.iter().map(|(key, _)| key));
-            let is_gone = |key: &Key| {
-                let shard = context.config.shard_of(key);
-                changed.contains(&(shard, executing.home.site))
-            };
-            if keys.any(is_gone) {
+            let site = executing.home.site;
+            if keys.any(|key| is_lost(context, context.config.shard_of(key), site)) {
                 // If the write has survived, the session depends on everything on which the
                 // overwritten version depends. Only the answer contained these dependencies.
                 let (request, abandoned) = (executing.request, executing.abandoned);

@@ -30,6 +30,8 @@ impl Gateway {
             (Some(true), _) | (None, Some(Stage::Ended(Response::Committed { .. }))) => {
                 Fate::Committed
             }
+            // Its home was taken by force.
+            (None, Some(Stage::Ended(Response::Unknown(_)))) => Fate::Forgotten,
             (Some(false), _) | (None, Some(Stage::Ended(_))) => Fate::Aborted,
             (None, Some(_)) => Fate::Undecided,
             (None, None) => Fate::Forgotten,

@@ -6,11 +6,11 @@ use solera_machine::Address;
 use solera_time::SiteId;
 
 use super::{Context, Ended, Home};
-use crate::config::Rule;
-use crate::message::{Body, ClientId, Commit, Decision, TransactionId};
+use crate::config::{Config, Rule};
+use crate::message::{Body, ClientId, Commit, DecidedOf, Decision, TransactionId};
 use crate::rare;
 use crate::record::Record;
-use crate::shard::ShardId;
+use crate::shard::{ShardId, Stamp};
 
 impl Home {
     /// COMMIT at the decision home. The transaction is committed once the decision home has
@@ -92,18 +92,11 @@ impl Home {
                 Ended::Aborted
             }
         };
-        self.insert_record(tid, ended);
-    }
-
-    /// Adds a record, and notes whether participants have not confirmed it.
-    pub(super) fn insert_record(&mut self, tid: TransactionId, ended: Ended) {
-        match &ended {
-            Ended::Committed { waiting, .. } if !waiting.is_empty() => {
-                self.unconfirmed.insert(tid);
-            }
-            _ => {
-                self.unconfirmed.remove(&tid);
-            }
+        if let Ended::Committed { waiting, commit, .. } = &ended
+            && !waiting.is_empty()
+        {
+            let stamp = commit.stamp_at(context.site()).unwrap_or_default();
+            self.unconfirmed.insert(tid, stamp);
         }
         self.records.insert(tid, ended);
     }
@@ -133,7 +126,7 @@ impl Home {
         self.end(context, tid, &Decision::Abort);
     }
 
-    /// DECISION at a participant.
+    /// DECIDED at a participant.
     pub(crate) fn on_decided(
         &mut self,
         context: &mut Context<'_>,
@@ -145,6 +138,12 @@ impl Home {
             && self.cannot_follow(context, commit)
         {
             // Its sender sends it again.
+            return;
+        }
+        if self.prepared.get(&tid).is_some_and(|prepared| prepared.decision_home == from)
+            && !self.may_ask(context, tid)
+        {
+            // The shard was taken from the sender by force. Its new home decides.
             return;
         }
         self.end(context, tid, decision);
@@ -172,7 +171,7 @@ impl Home {
             Some(Ended::Committed { waiting, .. }) => {
                 let is_new = waiting.remove(&from);
                 if waiting.is_empty() {
-                    self.unconfirmed.remove(&tid);
+                    self.unconfirmed.remove(tid);
                 }
                 is_new
             }
@@ -216,24 +215,29 @@ impl Home {
         }
     }
 
-    /// Answers a participant that asks about a transaction whose decision home was taken by force.
-    /// The transaction has committed if its commit came with the writes that were taken over.
-    /// Otherwise its writes at the decision home are lost, and it aborts.
-    pub(crate) fn on_resolve_lost(
+    /// RESOLVE_MOVED at the present home of a shard whose former home was to decide. The transaction
+    /// has committed if its commit came with the shard's data. Otherwise it has aborted: a former
+    /// home that hands its data over has decided all transactions before, and names the commits
+    /// that participants have not confirmed. If the shard was taken by force, the transaction's
+    /// writes there are lost.
+    pub(crate) fn on_resolve_moved(
         &mut self,
         context: &mut Context<'_>,
         from: Address,
         (tid, shard): (TransactionId, ShardId),
-        known: Option<Box<Commit>>,
     ) {
+        let me = context.config.address;
         if !context.is_home(shard) {
             return;
         }
-        let decision = known.map_or(Decision::Abort, Decision::Commit);
-        match from == context.config.address {
-            true => self.end(context, tid, &decision),
-            false => context.out.send(from, Body::Decided(tid, decision)),
+        let decides = self.prepared.get(&tid).is_some_and(|prepared| prepared.decision_home == me);
+        if decides || self.records.contains_key(&tid) {
+            return self.on_query(context, from, tid);
         }
+        let known = context.decisions.find(shard, tid);
+        let decision =
+            known.map_or(Decision::Abort, |known| Decision::Commit(Box::new(known.clone())));
+        context.out.send(from, Body::Decided(tid, decision));
     }
 
     /// Returns the first transaction about which the client's worker may still send messages, if it
@@ -278,8 +282,8 @@ impl Home {
 
     /// Stops waiting for confirmations of a site that has been removed.
     pub(crate) fn stop_waiting_for(&mut self, site: SiteId) {
-        let waiting = self.unconfirmed.iter().filter_map(|tid| match self.records.get(tid) {
-            Some(Ended::Committed { waiting, .. }) => Some((*tid, waiting)),
+        let waiting = self.unconfirmed.all().filter_map(|tid| match self.records.get(&tid) {
+            Some(Ended::Committed { waiting, .. }) => Some((tid, waiting)),
             _ => None,
         });
         let gone: Vec<(TransactionId, Address)> = waiting
@@ -319,43 +323,66 @@ impl Home {
             }
         }
         for (tid, decision_home, shard) in expired {
+            if self.may_ask(context, tid) {
+                if decision_home == context.config.address {
+                    self.on_resolve(context, decision_home, tid);
+                } else if context.config.has(Rule::DecisionHomeDecides) {
+                    context.out.send(decision_home, Body::Resolve(tid));
+                } else {
+                    self.end(context, tid, &Decision::Abort);
+                }
+            }
+            // The home that was to decide may have failed since the shard moved.
             if self.is_decided_elsewhere(context, tid) {
                 let to = context.config.owner(context.homes.home(shard), shard);
-                context.out.send(to, Body::ResolveLost(tid, shard));
-                continue;
-            }
-            if decision_home == context.config.address {
-                self.on_resolve(context, decision_home, tid);
-            } else if context.config.has(Rule::DecisionHomeDecides) {
-                context.out.send(decision_home, Body::Resolve(tid));
-            } else {
-                self.end(context, tid, &Decision::Abort);
+                context.out.send(to, Body::ResolveMoved(tid, shard));
             }
         }
     }
 
-    /// Returns whether the home that was to decide a transaction cannot be asked any more: the
-    /// shard was taken from it by force since the prepare, or its site has been removed.
+    /// Returns whether another home may know the decision about a prepared transaction: the shard
+    /// whose home was to decide has moved since the prepare.
     fn is_decided_elsewhere(&self, context: &Context<'_>, tid: TransactionId) -> bool {
+        let prepared = self.prepared.get(&tid);
+        let moved_by = |shard| context.homes.moved_by(shard);
+        prepared.is_some_and(|prepared| moved_by(prepared.decision_shard) > prepared.epoch)
+            && context.config.has(Rule::NewHomeDecides)
+    }
+
+    /// Returns whether the home that was to decide can be asked: neither was its shard taken from
+    /// it by force since the prepare, nor was its site removed.
+    fn may_ask(&self, context: &Context<'_>, tid: TransactionId) -> bool {
         let Some(prepared) = self.prepared.get(&tid) else { return false };
         let site = prepared.decision_home.site;
         let mut forced = context.homes.forced(prepared.decision_shard, prepared.epoch);
         let is_here = site == context.site() || context.others.contains(&site);
-        !is_here || forced.any(|left| left.site == site)
+        is_here && !forced.any(|left| left.site == site)
     }
 
-    /// Returns commits of several homes that this home has decided for a shard, and that some
-    /// participant has not confirmed.
-    pub(crate) fn unconfirmed(
+    /// Returns commits of several homes that this home has decided for its shown writes in these
+    /// shards, and that some participant has not confirmed.
+    pub(crate) fn unconfirmed_in(
         &self,
-        shard: ShardId,
-    ) -> impl Iterator<Item = (TransactionId, Box<Commit>)> + '_ {
-        self.unconfirmed.iter().filter_map(move |tid| match self.records.get(tid) {
-            Some(Ended::Committed { commit, shard: Some(of), .. }) if *of == shard => {
-                Some((*tid, commit.clone()))
+        config: &Config,
+        of: impl Fn(ShardId) -> bool,
+    ) -> Vec<DecidedOf> {
+        let me = config.address;
+        let unconfirmed = self.unconfirmed.all().filter_map(|tid| match self.records.get(&tid) {
+            Some(Ended::Committed { commit, shard: Some(shard), .. }) if of(*shard) => {
+                let stamp = commit.stamp_at(me.site)?;
+                let is_hidden = self.decided.contains_key(&(*shard, stamp));
+                (!is_hidden).then(|| (me, *shard, tid, commit.clone()))
             }
             _ => None,
-        })
+        });
+        unconfirmed.collect()
+    }
+
+    /// Returns a stamp below which participants have confirmed all commits of several homes that
+    /// this home has decided or will decide.
+    pub(super) fn all_confirmed(&self) -> Stamp {
+        let assigned = self.assigned.values().filter_map(|of| of.first()).map(|(stamp, _)| *stamp);
+        assigned.chain(self.unconfirmed.least()).fold(self.clock, Stamp::min)
     }
 
     /// Drops what is undecided or hidden in a shard that was taken from this worker by force. The
@@ -364,14 +391,15 @@ impl Home {
     pub(crate) fn drop_shard(&mut self, context: &mut Context<'_>, shard: ShardId) {
         context.store.drop_hidden(shard);
         self.decided.retain(|(of, _), _| *of != shard);
-        let records = &mut self.records;
-        self.unconfirmed.retain(|tid| match records.get_mut(tid) {
-            Some(Ended::Committed { shard: Some(of), waiting, .. }) if *of == shard => {
+        for tid in self.unconfirmed.all().collect::<Vec<TransactionId>>() {
+            if let Some(Ended::Committed { shard: Some(of), waiting, .. }) =
+                self.records.get_mut(&tid)
+                && *of == shard
+            {
                 waiting.clear();
-                false
+                self.unconfirmed.remove(tid);
             }
-            _ => true,
-        });
+        }
         let held = self.assigned.get(&shard).into_iter().flatten();
         let held: Vec<TransactionId> = held.map(|(_, tid)| *tid).collect();
         let me = context.config.address;
@@ -393,9 +421,9 @@ impl Home {
 
     /// Sends the commits that participants have not confirmed, unless they were sent lately.
     fn send_decisions(&mut self, context: &mut Context<'_>) {
-        for tid in &self.unconfirmed {
-            if let Some(record) = self.records.get_mut(tid) {
-                send_decision(context, *tid, record);
+        for tid in self.unconfirmed.all() {
+            if let Some(record) = self.records.get_mut(&tid) {
+                send_decision(context, tid, record);
             }
         }
     }

@@ -62,7 +62,7 @@ impl Home {
             }
             self.show(context, shards);
         }
-        self.insert_record(tid, Ended::Executed(answer.clone()));
+        self.records.insert(tid, Ended::Executed(answer.clone()));
     }
 
     /// Validates and decides a transaction. Returns the answer, and the writes with their stamp

@@ -9,7 +9,7 @@ use solera_time::{Monotonic, SiteId};
 
 use super::{Context, Home};
 use crate::message::{Batch, Body, Copies, CopyRequest, Entry, Progress, Stored, StoredAt, Taken};
-use crate::shard::Stamp;
+use crate::shard::{ShardId, Stamp};
 
 /// Number of entries that a home keeps for replicas that have missed some. A replica that lacks
 /// older entries receives copies.
@@ -178,6 +178,7 @@ impl Home {
             through: self.clock,
             held: held.collect(),
             stored: self.stored(context.others, context.site(), context.unread()),
+            all_confirmed: self.all_confirmed(),
         }
     }
 
@@ -275,7 +276,14 @@ impl Home {
             Taken { shard, number, losses }
         });
         let taken = taken.collect();
-        let copies = Copies { start, position, after, copies, epoch, taken, last };
+        // The stream after `position` brings the decisions of later commits, but it may end before.
+        let first = place.map_or(ShardId(0), |(shard, _)| shard);
+        let end = copies.last().filter(|_| !last);
+        let end = end.map_or(ShardId(u16::MAX), |copied| context.config.shard_of(&copied.key));
+        let is_here = |shard| (first..=end).contains(&shard) && of(shard);
+        let mut decided = context.decisions.within(is_here);
+        decided.extend(self.unconfirmed_in(context.config, is_here));
+        let copies = Copies { start, position, after, copies, epoch, taken, decided, last };
         context.out.send(to, Body::Copies(copies));
     }
 

@@ -44,7 +44,7 @@ impl Occult {
                 positions: self.replica.positions(),
                 table: self.moving.knows_table().then(|| self.table()),
                 taken: self.store.taken().collect(),
-                decided: self.replica.decided(),
+                decided: self.replica.decisions().within(|_| true),
             })));
         }
         if checkpoint.complete {

@@ -446,10 +446,10 @@ impl Occult {
         let (copies, done) =
             self.store.copies(place.as_ref(), |other| other == shard, Stamp::ZERO, PART_KEYS);
         let is_first = after.is_none();
-        let mut decided = if is_first { self.replica.decided_in(shard) } else { Vec::new() };
+        let mut decided = Vec::new();
         if is_first {
-            let mine = self.home.unconfirmed(shard);
-            decided.extend(mine.map(|(tid, commit)| (self.config.address, tid, commit)));
+            decided = self.replica.decisions().within(|of| of == shard);
+            decided.extend(self.home.unconfirmed_in(&self.config, |of| of == shard));
         }
         let handover = Handover { shard, number, after, last, copies, decided, losses, done };
         self.out.send(from, Body::Handover(handover));
@@ -502,9 +502,7 @@ impl Occult {
         for copied in &handover.copies {
             self.store.copy(handover.shard, copied.clone());
         }
-        let (decided, shard) = (handover.decided.iter(), handover.shard);
-        let decided = decided.map(|(home, tid, commit)| (*home, shard, *tid, commit.clone()));
-        self.replica.add_decided(decided);
+        self.replica.add_decided(handover.decided.iter().cloned());
     }
 
     /// Becomes the home of a shard whose data is complete.
@@ -537,12 +535,13 @@ impl Occult {
     /// Returns the entries of the stream that bring a shard's data to its replicas.
     fn parts_of(&self, shard: ShardId, (number, from): (u64, SiteId), last: Stamp) -> Vec<Entry> {
         let (mut parts, mut place, mut losses) = (Vec::new(), None, self.homes.losses(shard));
+        let mut inherited = self.replica.decisions().within(|of| of == shard);
         loop {
             let of = |other| other == shard;
             let (copies, done) = self.store.copies(place.as_ref(), of, Stamp::ZERO, PART_KEYS);
             place = copies.last().map(|copied| (shard, copied.key.clone()));
-            let losses = std::mem::take(&mut losses);
-            let takeover = Takeover { number, from, last, losses, copies, done };
+            let (losses, decided) = (std::mem::take(&mut losses), std::mem::take(&mut inherited));
+            let takeover = Takeover { number, from, last, losses, decided, copies, done };
             parts.push(Entry {
                 shard,
                 stamp: last,

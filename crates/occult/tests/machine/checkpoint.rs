@@ -110,6 +110,7 @@ fn prepare(home: &mut Journaled, number: u64, (name, value): (&str, &str)) -> St
         writes: vec![(key(name), assign(value))],
         decision_home: OTHER,
         decision_shard: ShardId(1),
+        epoch: 0,
         oldest: 0,
     }));
     let prepared = home.messages.iter().rev().find_map(|message| match message {
@@ -169,6 +170,7 @@ fn the_decision_about_a_hidden_commit_survives() {
         writes: vec![(key("b"), assign("two"))],
         decision_home: ME,
         decision_shard,
+        epoch: 0,
         oldest: 0,
     }));
     let timestamp = CausalTimestamp::new(SCHEME);

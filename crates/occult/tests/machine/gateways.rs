@@ -133,6 +133,7 @@ fn prepare(number: u64, decision_home: u8) -> Body {
         writes: vec![(nth_key(0, number as usize), Effect::default())],
         decision_home: at(decision_home),
         decision_shard: ShardId(u16::from(decision_home)),
+        epoch: 0,
         oldest: number,
     })
 }
@@ -214,4 +215,18 @@ fn a_home_waits_for_no_confirmation_of_a_removed_site() {
     net.sent.clear();
     net.run(1_000, cut(C));
     assert!(!net.sent.iter().any(|body| matches!(body, Body::Decided(..))));
+}
+
+/// A transaction over two homes is decided at the client's site, whichever site that is.
+#[test]
+fn a_participant_of_the_clients_site_decides() {
+    for site in [A, C] {
+        let mut net = new_net();
+        net.sent.clear();
+        net.write_both(site, [key(0), key(2)], 1);
+        net.run(200, pass);
+        assert!(!net.sent.iter().any(|body| matches!(body, Body::Commit(..))));
+        assert!(net.sent.iter().any(|body| matches!(body, Body::Decided(..))));
+        assert_eq!([key(0), key(2)].map(|key| net.local(B, &key)), [bulk(1), bulk(1)]);
+    }
 }

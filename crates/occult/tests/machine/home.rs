@@ -55,6 +55,7 @@ impl Home {
             writes: vec![(key(), assign(value))],
             decision_home: OTHER,
             decision_shard: ShardId(1),
+            epoch: 0,
             oldest: 0,
         };
         match self.give(Body::Prepare(prepare)).as_slice() {
@@ -120,6 +121,7 @@ fn a_prepare_that_arrives_again_changes_nothing() {
         writes: vec![(Key::from("other"), assign("x"))],
         decision_home: OTHER,
         decision_shard: ShardId(1),
+        epoch: 0,
         oldest: 0,
     }));
     let second = home.prepare(2, "two");
@@ -140,6 +142,7 @@ fn an_undecided_transaction_hides_later_commits_and_only_aborting_it_shows_them(
         writes: vec![(Key::from("other"), assign(value))],
         decision_home: OTHER,
         decision_shard: ShardId(1),
+        epoch: 0,
         oldest: 0,
     };
     home.give(Body::Prepare(other("x")));
@@ -160,6 +163,7 @@ fn equal_stamps_appear_in_one_step() {
         writes: vec![(Key::from("other"), assign("two"))],
         decision_home: OTHER,
         decision_shard: ShardId(1),
+        epoch: 0,
         oldest: 0,
     };
     home.give(Body::Prepare(other));
@@ -210,6 +214,7 @@ fn the_decision_home_refuses_a_commit_after_it_has_decided_to_abort() {
         writes: vec![(key(), assign("late"))],
         decision_home: ME,
         decision_shard: ShardId(1),
+        epoch: 0,
         oldest: 0,
     };
     assert_eq!(home.give(Body::Prepare(prepare)), [Body::Outcome(tid(9), false)]);

@@ -3,6 +3,7 @@
 //! They are one program, because each program would compile the generic code again.
 
 mod checkpoint;
+mod decisions;
 mod gateway;
 mod gateways;
 mod home;

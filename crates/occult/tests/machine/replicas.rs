@@ -273,33 +273,6 @@ fn deliver(millis: u64, sender: (u8, &mut Occult), receiver: (u8, &mut Occult), 
     }
 }
 
-/// A decides to commit, and its decision reaches C only. Other homes decide about many transactions
-/// before A's shard is taken by force.
-#[test]
-fn decisions_of_other_homes_do_not_replace_those_of_a_home() {
-    let mut net = Net::new(6);
-    let keys = [net.key(0, 0), net.key(1, 0)];
-    net.write_both(C, keys.clone(), 7);
-    net.run(4, |(from, to, body): Sent| match body {
-        Body::Decided(..) => Do::Drop,
-        Body::Batch(_) if (from, to) == (A, P) => Do::Drop,
-        _ => Do::Pass,
-    });
-    net.run(40, cut_link(A, P));
-    for n in 0..4_200 {
-        let others = [4, 5].map(|shard| net.key(shard, 1 + n % 50));
-        net.write_both(C, others, n as u64);
-        if n % 25 == 24 {
-            net.run(8, cut(A));
-        }
-    }
-    net.run(10, cut(A));
-    net.shift(0, (A, C), true);
-    net.run(3_000, cut(A));
-    assert_eq!(net.local(C, &keys[0]), bulk(7));
-    assert_eq!(net.local(P, &keys[1]), bulk(7));
-}
-
 /// A fill with copies takes longer than the time after which a replica asks again.
 #[test]
 fn a_slow_fill_ends() {

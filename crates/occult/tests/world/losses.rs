@@ -24,7 +24,7 @@ impl Shape {
     /// timestamps that distinguish sites. The judge needs the stamps of all versions, which
     /// deletions do not show.
     pub(crate) fn reports_losses(&self) -> bool {
-        self.forced && matches!(self.scheme, Scheme::PerSite(_)) && !self.deletes
+        self.lost.is_some() && matches!(self.scheme, Scheme::PerSite(_)) && !self.deletes
     }
 }
 

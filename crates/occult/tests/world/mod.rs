@@ -16,8 +16,8 @@ use solera_data::Key;
 use solera_machine::{Address, AskId, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
-    Answer, Command, Config, Event, Homes, Input, LockScope, Move, Occult, Output, Question,
-    Recovery, Response, Rule, Scheme, ShardId, Shows, StaleReads, Timing,
+    Answer, Command, Config, Event, Input, LockScope, Move, Occult, Output, Question, Recovery,
+    Response, Rule, Scheme, ShardId, Shows, StaleReads, Timing,
 };
 use solera_random::Random;
 use solera_time::{Monotonic, Physical, SiteId};
@@ -51,8 +51,8 @@ pub(crate) struct Shape {
     pub(crate) faults: bool,
     /// Whether homes move.
     pub(crate) moves: bool,
-    /// Whether a site fails for good, and the others take its shards by force.
-    pub(crate) forced: bool,
+    /// The site that fails for good, and whose shards the others take by force.
+    pub(crate) lost: Option<SiteId>,
     /// Whether keys are deleted. The order of a key's versions is then known from answers only.
     pub(crate) deletes: bool,
     pub(crate) locks: LockScope,
@@ -116,7 +116,7 @@ impl World {
         let mut unmoved = Vec::new();
         while world.now < END_MS * MS {
             world.step();
-            if shape.forced && world.now == FORCED_MS * MS {
+            if world.now == FORCED_MS * MS {
                 world.fail_for_good();
             }
             // An operator repeats a command that has no effect because a process has failed.
@@ -151,7 +151,7 @@ impl World {
         sessions.find_outcomes(&mut world);
         let mut history: History = sessions.finish(&world.stamps);
         let snapshots = reader.transactions.len();
-        if !shape.forced {
+        if shape.lost.is_none() {
             history.transactions.append(&mut reader.transactions);
         }
         let slowest = world.clocks.iter().min().expect("there are sites") + world.now / 1_000;
@@ -168,7 +168,7 @@ impl World {
             let lost = world.lost_writes(&history);
             unfinished.extend(losses::read_after_losses(&history, &lost));
             check(&losses::without(history, &lost))
-        } else if shape.forced {
+        } else if shape.lost.is_some() {
             // It is unknown which of the answers depend on lost writes.
             Vec::new()
         } else {
@@ -407,9 +407,9 @@ impl World {
         }
     }
 
-    /// Ends all processes of the last site.
+    /// Ends all processes of the site that fails, if there is one.
     fn fail_for_good(&mut self) {
-        let site = SiteId(self.shape.sites as u8 - 1);
+        let Some(site) = self.shape.lost else { return };
         self.dead = Some(site);
         let workers: Vec<Address> =
             self.workers.keys().filter(|worker| worker.site == site).copied().collect();
@@ -432,7 +432,7 @@ impl World {
         if shards.is_empty() {
             return;
         }
-        let to = (0..dead.0).map(SiteId).collect();
+        let to = SiteId::all(self.shape.sites).filter(|site| *site != dead).collect();
         let command = Command::Move(Move { shards, from: Some(dead), to, forced: true });
         worker.handle(now, Input::Client { request: RequestId(u64::MAX), command });
         self.collect(address);
@@ -479,16 +479,14 @@ impl World {
 
     fn unfinished(&self) -> Vec<String> {
         let mut found = Vec::new();
-        for (address, worker) in &self.workers {
-            if Some(address.site) == self.dead {
-                continue;
-            }
+        let alive: Vec<(&Address, &Occult)> =
+            self.workers.iter().filter(|(worker, _)| Some(worker.site) != self.dead).collect();
+        for (address, worker) in &alive {
             let (prepared, _, hidden) = worker.unfinished();
             if worker.arriving() > 0 {
                 found.push(format!("{address:?}: {} shards arrive", worker.arriving()));
             }
-            let first = self.workers.values().next().map(Occult::homes);
-            if first.map(Homes::epoch) != Some(worker.homes().epoch()) {
+            if alive[0].1.homes().epoch() != worker.homes().epoch() {
                 found.push(format!("{address:?} has not carried out all moves"));
             }
             if worker.homes().sites().any(|site| Some(site) == self.dead) {

@@ -146,7 +146,7 @@ impl Reader {
     /// lacks: it contains neither this version of the key nor a later one. Returns none in worlds
     /// that lose writes, and in worlds with removals, which have no stamp here.
     fn missed(&self, world: &World, found: &BTreeMap<Key, u64>) -> Vec<String> {
-        if world.shape.forced || world.shape.deletes {
+        if world.shape.lost.is_some() || world.shape.deletes {
             return Vec::new();
         }
         let stamp =

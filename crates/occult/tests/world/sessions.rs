@@ -156,10 +156,10 @@ impl Sessions {
         if world.now > last + 2_000 * MS && !self.comparing {
             self.comparing = true;
             self.sessions.clear();
-            let alive = world.shape.sites - usize::from(world.dead.is_some());
-            for site in 0..alive {
+            let dead = world.dead;
+            for site in SiteId::all(world.shape.sites).filter(|site| Some(*site) != dead) {
                 let mut session = self.create(world);
-                session.at = Address { site: SiteId(site as u8), worker: 0 };
+                session.at = Address { site, worker: 0 };
                 session.state = State::Comparing(0);
                 self.sessions.push(session);
             }
@@ -204,6 +204,17 @@ impl Sessions {
         !steps.iter().any(|(key, _)| worker.homes().is_undecided(shard(key)))
     }
 
+    /// Returns whether the session's worker finds that this past depends on a lost write.
+    fn learns_loss(&self, world: &World, at: usize, past: &CausalTimestamp) -> bool {
+        let session = &self.sessions[at];
+        world.shape.reports_losses() && world.workers[&session.at].has_lost(past, session.epoch)
+    }
+
+    fn end_with_loss(&mut self, at: usize) {
+        self.sessions[at].state = State::Over;
+        self.lost_sessions += 1;
+    }
+
     /// Does what a server does before each command: the session ends if it depends on a lost
     /// write. Returns whether its worker knows all moves that the session has seen.
     fn may_go_on(&mut self, world: &World, at: usize) -> bool {
@@ -216,12 +227,11 @@ impl Sessions {
         if homes.epoch() < session.epoch {
             return false;
         }
-        if world.shape.reports_losses() && worker.has_lost(&session.past, session.epoch) {
+        if self.learns_loss(world, at, &session.past) {
             if matches!(session.state, State::Running { .. }) {
                 self.record(at, Outcome::Aborted);
             }
-            self.sessions[at].state = State::Over;
-            self.lost_sessions += 1;
+            self.end_with_loss(at);
         } else if homes.undecided().is_empty() {
             self.sessions[at].epoch = homes.epoch();
         }
@@ -343,6 +353,20 @@ impl Sessions {
             (State::Begun, Response::Begun(transaction)) => {
                 let due = world.now;
                 self.sessions[at].state = State::Running { transaction, done: 0, sent: false, due };
+            }
+            // A home may have been taken by force since the read. A server checks this as well.
+            (State::Running { .. }, Response::Done(..))
+                if self.learns_loss(world, at, &self.sessions[at].past) =>
+            {
+                self.record(at, Outcome::Aborted);
+                self.end_with_loss(at);
+            }
+            (State::Single, Response::Committed { past, .. })
+                if matches!(self.sessions[at].steps[..], [(_, Step::Get)])
+                    && self.learns_loss(world, at, &past) =>
+            {
+                self.record(at, Outcome::Aborted);
+                self.end_with_loss(at);
             }
             (State::Running { transaction, done, .. }, Response::Done(result, _)) => {
                 let answer = result.expect("strings only");
@@ -500,8 +524,8 @@ impl Sessions {
                 Some(Response::Outcome(Fate::Aborted)) => Outcome::Aborted,
                 Some(Response::Outcome(Fate::Restarted)) | None => continue,
                 // The home that would have known was taken by force.
-                Some(Response::Outcome(Fate::Forgotten)) if world.shape.forced => continue,
-                other => panic!("{other:?}"),
+                Some(Response::Outcome(Fate::Forgotten)) if world.shape.lost.is_some() => continue,
+                other => panic!("{other:?} {worker:?} {number}"),
             };
             self.found += 1;
         }

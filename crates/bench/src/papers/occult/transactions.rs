@@ -28,7 +28,7 @@ impl Scale {
     pub(super) fn of(effort: Effort) -> Scale {
         match effort {
             Effort::Quick => Scale { card: 20_000_000, keys: 2_000, clients: 240 },
-            Effort::Full => Scale { card: CARD, keys: KEYS, clients: 4_000 },
+            Effort::Full => Scale { card: CARD, keys: KEYS, clients: 12_000 },
         }
     }
 }

@@ -151,8 +151,8 @@ impl Net {
         }
     }
 
-    /// Writes two keys in one transaction.
-    pub(crate) fn write_both(&mut self, site: u8, keys: [Key; 2], value: u64) {
+    /// Writes two keys in one transaction, and returns its number.
+    pub(crate) fn write_both(&mut self, site: u8, keys: [Key; 2], value: u64) -> u64 {
         let past = CausalTimestamp::new(self.workers[0].config().scheme);
         let begun = self.ask(site, Command::Begin { past, on_stale: OnStale::Home });
         let Response::Begun(transaction) = self.replies[&begun] else { panic!("it has begun") };
@@ -161,6 +161,7 @@ impl Net {
             self.ask(site, Command::Operate { transaction, key, op, validates: false });
         }
         self.ask(site, Command::Commit { transaction });
+        transaction
     }
 
     /// Gives all workers another list of sites.
