@@ -215,11 +215,11 @@ impl Home {
         }
     }
 
-    /// RESOLVE_MOVED at the present home of a shard whose former home was to decide. The transaction
-    /// has committed if its commit came with the shard's data. Otherwise it has aborted: a former
-    /// home that hands its data over has decided all transactions before, and names the commits
-    /// that participants have not confirmed. If the shard was taken by force, the transaction's
-    /// writes there are lost.
+    /// RESOLVE_MOVED at the present home of a shard whose former home was to decide. The
+    /// transaction has committed if its commit came with the shard's data. Otherwise it has
+    /// aborted: a former home that hands its data over has decided all transactions before, and
+    /// names the commits that participants have not confirmed. If the shard was taken by force, the
+    /// transaction's writes there are lost.
     pub(crate) fn on_resolve_moved(
         &mut self,
         context: &mut Context<'_>,

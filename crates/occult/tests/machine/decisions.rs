@@ -1,5 +1,5 @@
-//! Decisions of homes that fail or hand their shards over, at participants and clients that have not
-//! learned them.
+//! Decisions of homes that fail or hand their shards over, at participants and clients that have
+//! not learned them.
 
 use solera_occult::{Body, Command, Fate, Response, Unknown};
 
