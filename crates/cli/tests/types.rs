@@ -7,10 +7,10 @@ use common::{Folder, Inline, Up, keeping, solera, text};
 const SPACES: [(&str, &str); 3] = [("counter", "c:"), ("set", "s:"), ("list", "l:")];
 
 /// Returns the configuration of the spaces, with more settings for each.
-fn config(more: impl Fn(&str) -> String) -> String {
+fn config(level: &str, more: impl Fn(&str) -> String) -> String {
     let space = |(name, prefix): &(&str, &str)| {
         let more = more(name);
-        format!("[[space]]\nname = '{name}'\nprefix = '{prefix}'\nlevel = 'causal'\n{more}\n")
+        format!("[[space]]\nname = '{name}'\nprefix = '{prefix}'\nlevel = '{level}'\n{more}\n")
     };
     "sites = 2\n".to_owned() + &SPACES.iter().map(space).collect::<String>()
 }
@@ -19,8 +19,18 @@ fn config(more: impl Fn(&str) -> String) -> String {
 /// type cannot be deleted.
 #[tokio::test]
 async fn values_of_another_type_than_the_space_can_be_deleted() {
+    delete_values_of_other_types("causal");
+}
+
+/// The same where every update is strong.
+#[tokio::test]
+async fn values_of_another_type_than_a_strong_space_can_be_deleted() {
+    delete_values_of_other_types("linearizable");
+}
+
+fn delete_values_of_other_types(level: &str) {
     let folder = Folder::new();
-    let file = folder.file("s.toml", &config(|_| String::new()));
+    let file = folder.file("s.toml", &config(level, |_| String::new()));
     let data = folder.join("data");
     let arguments = keeping(&file, &data);
     let mut up = Up::start(&arguments);
@@ -37,7 +47,7 @@ async fn values_of_another_type_than_the_space_can_be_deleted() {
         assert!(!client.ask(line).starts_with('-'), "{line}");
     }
     up.kill();
-    folder.file("s.toml", &config(|name| format!("type = '{name}'")));
+    folder.file("s.toml", &config(level, |name| format!("type = '{name}'")));
     let up = Up::again(up.port, &arguments);
     let mut client = up.inline();
     let asked = |client: &mut Inline, line: &str, expected: &str| {
@@ -59,6 +69,17 @@ async fn values_of_another_type_than_the_space_can_be_deleted() {
     asked(&mut client, "INCR c:number", ":6");
     asked(&mut client, "SCARD s:set", ":1");
     asked(&mut client, "SOLERA.NEWEST l:list 1", "x");
+    for (line, expected) in [
+        ("MULTI", "+OK"),
+        ("SET c:number 1", "-ERR SET cannot change"),
+        ("DISCARD", "+OK"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SET c:number 1", "-ERR SET cannot change"),
+        ("SOLERA.ABORT", "+OK"),
+        ("SOLERA.READ c:number AT linearizable", "6"),
+    ] {
+        asked(&mut client, line, expected);
+    }
 }
 
 /// A node does not start with other bounds over data, and names the space and what has changed.

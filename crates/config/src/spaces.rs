@@ -81,8 +81,14 @@ impl Space {
         }
     }
 
-    /// Returns whether its keys may have a type: UniStore runs it, and no operation is strong.
+    /// Returns whether its keys may have a type without a bound.
     pub(crate) fn may_have_type(&self) -> bool {
+        let may = matches!(self.level, Level::Causal | Level::Por | Level::Linearizable);
+        self.runs == Runs::UniStore && may
+    }
+
+    /// Returns whether its keys may have a bound: no operation on them is strong.
+    pub(crate) fn may_have_bound(&self) -> bool {
         self.runs == Runs::UniStore && self.level == Level::Causal
     }
 

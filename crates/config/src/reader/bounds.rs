@@ -32,8 +32,13 @@ impl Reader<'_> {
         else {
             return Ok(space);
         };
-        if !space.may_have_type() {
-            let level = space.level_name();
+        let level = space.level_name();
+        if setting == "type" && !space.may_have_type() {
+            let levels = "levels 'causal', 'por' and 'linearizable'";
+            return self.refuse(table, place, format!("type goes with {levels}, not with '{level}'"));
+        }
+        let of_bound = places[1..].iter().find_map(|(name, place)| Some((*name, (*place)?)));
+        if let Some((setting, place)) = of_bound.filter(|_| !space.may_have_bound()) {
             let reason = format!("{setting} goes with level 'causal', not with '{level}'");
             return self.refuse(table, place, reason);
         }
@@ -51,6 +56,10 @@ impl Reader<'_> {
         };
         if let Some(of_type) = of_type.filter(|it| it.is_bounded()) {
             let setting = format!("type '{of_type}'");
+            if !space.may_have_bound() {
+                let reason = format!("{setting} goes with level 'causal', not with '{level}'");
+                return self.refuse(table, place, reason);
+            }
             self.require_unistore(table, place, protocol, &setting, keeps_no("bounds"))?;
         }
         let error = self.error_bound(table, of_type, protocol)?;
@@ -156,6 +165,8 @@ mod tests {
             let has_bound = ["error", "pool", "bounded"].iter().any(|it| text.contains(it));
             assert_eq!(spaces.have_bounds(), has_bound);
         }
+        let strong = parse("level = 'linearizable'\ntype = 'set'").unwrap().spaces;
+        assert_eq!(strong.space_of(b"v:1").to_string(), "v = \"v:\" linearizable (set)");
     }
 
     #[test]
@@ -239,8 +250,16 @@ mod tests {
                  'bounded-counter', 'pool', 'set' or 'list'",
             ),
             (
-                "type = 'counter'\nlevel = 'por'",
-                "line 4: space 'v': type goes with level 'causal', not with 'por'",
+                "type = 'pool'\nlevel = 'por'",
+                "line 4: space 'v': type 'pool' goes with level 'causal', not with 'por'",
+            ),
+            (
+                "type = 'counter'\nlevel = 'eventual'",
+                "line 4: space 'v': type goes with levels 'causal', 'por' and 'linearizable', not with",
+            ),
+            (
+                "level = 'linearizable'\ntype = 'counter'\nerror = '5%'",
+                "line 6: space 'v': error goes with level 'causal', not with 'linearizable'",
             ),
             ("level = 'pcpsi'\nerror = '5%'", "line 5: space 'v': error goes with level 'causal'"),
             (
@@ -249,7 +268,7 @@ mod tests {
             ),
             (
                 "level = 'primary'\ntype = 'counter'\n[development]\nexamples = true",
-                "line 5: space 'v': type goes with level 'causal', not with 'primary'",
+                "line 5: space 'v': type goes with levels 'causal', 'por' and 'linearizable', not with",
             ),
             (
                 "level = 'causal'\nerror = '5%'",

@@ -371,7 +371,7 @@ mod tests {
             ("answer = 'applied'", "line 5: space 'x': answer goes with level 'primary'"),
             (
                 "type = 'counter'",
-                "line 5: space 'x': type goes with level 'causal', not with 'spec",
+                "line 5: space 'x': type goes with levels 'causal', 'por' and 'linearizable', not",
             ),
             ("error = '5%'", "line 5: space 'x': error goes with level 'causal', not with 'spec"),
             (
