@@ -92,7 +92,7 @@ mod tests {
     use solera_machine::PartitionId;
     use solera_primary::{Command, Done, Failure, Past, Position, Response, Update};
     use solera_procedures::{Procedure, Returned};
-    use solera_reservations::{Cannot as Reason, Holder, Tokens};
+    use solera_reservations::{Cannot as Reason, Expiry, Holder, Tokens};
     use solera_session::{CallLevel, FinalAnswer, FinalStep, LogEntry, What};
     use solera_time::SiteId;
 
@@ -217,9 +217,9 @@ mod tests {
         assert_eq!(postcard::from_bytes::<Question>(&bytes).unwrap(), question);
         assert_eq!(HEXLOWER.encode(&bytes), "0703016b010280cab5ee01");
         let (site, tokens) = (SiteId(2), Tokens { increments: 3, decrements: 130 });
-        let lease = Some(Duration::from_millis(5));
+        let expiry = Expiry { lease: Some(Duration::from_millis(5)), unused: None };
         let holders = vec![
-            Holder::Tokens { site, tokens, answers: true, lease, unused: None },
+            Holder::Tokens { site, tokens, answers: true, expiry },
             Holder::Rights { site, rights: Some(4), age: Duration::from_millis(5) },
         ];
         let all = [

@@ -151,6 +151,24 @@ pub enum Command {
     },
 }
 
+/// Times after which a site gives up what it has for a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expiry {
+    /// Time until its lease to answer intervals ends unless it is renewed; `None` without one.
+    pub lease: Option<Duration>,
+    /// Time until it gives up its tokens unless it uses some; `None` if it has none, or has not
+    /// used them since its start.
+    pub unused: Option<Duration>,
+}
+
+impl Expiry {
+    /// Returns the times that are left after `passed`.
+    pub(crate) fn after(self, passed: Duration) -> Expiry {
+        let left = |time: Option<Duration>| time.map(|time| time.saturating_sub(passed));
+        Expiry { lease: left(self.lease), unused: left(self.unused) }
+    }
+}
+
 /// A site with tokens or rights of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Holder {
@@ -162,11 +180,8 @@ pub enum Holder {
         tokens: Tokens,
         /// Whether it may answer intervals while its lease lasts.
         answers: bool,
-        /// Time until the lease ends unless it is renewed. Only the site itself knows it.
-        lease: Option<Duration>,
-        /// Time until the site gives up its tokens unless it uses some. Only the site itself knows
-        /// it.
-        unused: Option<Duration>,
+        /// When it gives them up. Nothing is known of a site that has not answered in time.
+        expiry: Expiry,
     },
     /// A site of a key with rights.
     Rights {

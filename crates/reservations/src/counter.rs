@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use solera_machine::RequestId;
 use solera_time::{Monotonic, SiteId};
 
-use crate::command::{Cannot, TakeId};
+use crate::command::{Cannot, Expiry, TakeId};
 use crate::message::Need;
-use crate::numbers::{Epoch, Position, Term, Tokens, Version};
+use crate::numbers::{Epoch, Nonce, Position, Term, Tokens, Version};
 use crate::rights::Rights;
 use crate::waiter::Waiter;
 
@@ -91,6 +91,18 @@ impl FromIterator<(Position, Tokens)> for Unseen {
     }
 }
 
+/// Questions to the other sites with tokens, when they give them up.
+#[derive(Clone, Debug)]
+pub(crate) struct Expiries {
+    pub(crate) nonce: Nonce,
+    /// When the questions were sent last.
+    pub(crate) sent: Monotonic,
+    /// Requests of clients, and the times until which they wait.
+    pub(crate) requests: Vec<(RequestId, Monotonic)>,
+    /// Answers, and when they arrived.
+    pub(crate) heard: BTreeMap<SiteId, (Expiry, Monotonic)>,
+}
+
 /// State of a key. What is durable comes first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter {
@@ -111,6 +123,8 @@ pub(crate) struct Counter {
     taken_tokens: Tokens,
     pub(crate) takes: VecDeque<WaitingTake>,
     pub(crate) reads: Vec<WaitingRead>,
+    /// Questions to the sites with tokens, while clients wait for the answers.
+    pub(crate) expiries: Option<Expiries>,
     /// When the site last used a token. `None` until the first timer after a restart.
     pub(crate) used: Option<Monotonic>,
     /// Whether an answer to a question about the key's record, or to one about an end, is awaited.
@@ -225,7 +239,7 @@ impl Counter {
 
     /// Returns whether a client or a guard waits for something about the key.
     pub(crate) fn is_awaited(&self) -> bool {
-        !self.takes.is_empty() || !self.reads.is_empty()
+        !self.takes.is_empty() || !self.reads.is_empty() || self.expiries.is_some()
     }
 
     /// Returns when the first and the last of the taken tokens are taken back.

@@ -24,6 +24,7 @@
 //! | `partition::grants` | ends of epochs, and changes of a key's record; floors |
 //! | `partition::wishes` | how many tokens a site requests |
 //! | `rights`, `partition::rights` | rights, gifts, and counts of the rights of all sites |
+//! | `partition::expiries` | when other sites give up their tokens |
 //! | `counter`, `waiter` | state of a key at a site, and those that wait for it |
 //! | `counts`, `partition::holdings` | numbers for metrics |
 //! | `machine` | the machine of a worker; the contract on time |
@@ -75,7 +76,8 @@ mod waiter;
 
 pub use agreed::{Agreed, Change, Changed, Grant, Key, KeyRecord, Reader, Removal};
 pub use command::{
-    Answer, Cannot, Claim, Command, Entry, Holder, Placed, Question, Response, SOLD_OUT, TakeId,
+    Answer, Cannot, Claim, Command, Entry, Expiry, Holder, Placed, Question, Response, SOLD_OUT,
+    TakeId,
 };
 pub use config::{Bound, BoundKind, Config, Policy, Rule, Timing};
 pub use counts::{CHANGES, Counts, Holdings, REFUSALS};

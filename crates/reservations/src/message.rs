@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use solera_machine::{Address, OfProtocol, PartitionId, Protocol, RarePath, Topology};
 
 use crate::agreed::Key;
-use crate::command::{Answer, Command, Question, Response};
+use crate::command::{Answer, Command, Expiry, Question, Response};
 use crate::numbers::{Nonce, Position, Term, Version};
 use crate::protocol::PROTOCOL;
 use crate::record::{KeyPart, PartitionPart};
@@ -131,6 +131,22 @@ pub enum Body {
         /// Stages of all sites in its list of members.
         stages: Vec<u64>,
     },
+    /// The sender asks when the receiver gives up what it has.
+    ExpiryRequest {
+        /// The key.
+        key: Key,
+        /// Identifies the request.
+        nonce: Nonce,
+    },
+    /// Answer to [`ExpiryRequest`](Self::ExpiryRequest).
+    Expiry {
+        /// The key.
+        key: Key,
+        /// The request's.
+        nonce: Nonce,
+        /// Times of the sender, when it sent the answer.
+        expiry: Expiry,
+    },
 }
 
 /// A part of a partition's state. Everything but the keys comes first.
@@ -164,6 +180,8 @@ impl Message {
             Body::Want { .. } => "reservations want",
             Body::CountRequest { .. } => "reservations count request",
             Body::Counted { .. } => "reservations counted",
+            Body::ExpiryRequest { .. } => "reservations expiry request",
+            Body::Expiry { .. } => "reservations expiry",
         }
     }
 }
@@ -205,7 +223,10 @@ impl OfProtocol for Message {
     fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
         let is_valid = match &self.body {
             Body::Report { seen, .. } | Body::Offer { seen, .. } => seen.len() <= topology.sites(),
-            Body::Ask { key, .. } | Body::CountRequest { key, .. } => self.has(key, topology),
+            Body::Ask { key, .. }
+            | Body::CountRequest { key, .. }
+            | Body::ExpiryRequest { key, .. }
+            | Body::Expiry { key, .. } => self.has(key, topology),
             Body::Want { key, to, .. } => self.has(key, topology) && to.site == from.site,
             Body::Counted { key, seen, stages, counted, .. } => {
                 let lengths = [seen.len(), stages.len()].map(|it| it <= topology.sites());

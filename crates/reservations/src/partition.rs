@@ -3,6 +3,7 @@
 
 mod activity;
 mod closing;
+mod expiries;
 mod filling;
 mod grants;
 mod holdings;

@@ -9,13 +9,14 @@
 mod golden;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use golden::judge;
 use solera_machine::{PartitionId, PromiseId, Wire};
 use solera_reservations::{
-    Body, BoundKind, Change, Changed, Claim, Counted, Entry, Epoch, Gift, Grant, Held, KeyPart,
-    KeyRecord, Message, Need, Nonce, Owner, PROTOCOL, Part, PartitionPart, Pin, Placed, Position,
-    Reader, Record, Removal, Sponsored, StatePart, TakeId, Tally, Term, Tokens, Version,
+    Body, BoundKind, Change, Changed, Claim, Counted, Entry, Epoch, Expiry, Gift, Grant, Held,
+    KeyPart, KeyRecord, Message, Need, Nonce, Owner, PROTOCOL, Part, PartitionPart, Pin, Placed,
+    Position, Reader, Record, Removal, Sponsored, StatePart, TakeId, Tally, Term, Tokens, Version,
 };
 use solera_time::{SiteId, Timestamp, Vector};
 
@@ -24,7 +25,7 @@ const PARTITION: PartitionId = PartitionId(300);
 /// Returns the name of an enum's variant, and its index, which encodes it. A new variant has no arm
 /// here, and needs a sample.
 type Place = (u8, &'static str);
-const BODIES: u8 = 9;
+const BODIES: u8 = 11;
 const CHANGES: u8 = 12;
 const RECORDS: u8 = 11;
 const PARTS: u8 = 2;
@@ -41,6 +42,8 @@ fn body_place(body: &Body) -> Place {
         Body::Want { .. } => (6, "want"),
         Body::CountRequest { .. } => (7, "count request"),
         Body::Counted { .. } => (8, "counted"),
+        Body::ExpiryRequest { .. } => (9, "expiry request"),
+        Body::Expiry { .. } => (10, "expiry"),
     }
 }
 
@@ -231,6 +234,12 @@ fn bodies() -> Vec<Body> {
             counted: Counted { tally: tally(), open: tokens() },
             seen: seen(),
             stages: vec![4, 206],
+        },
+        Body::ExpiryRequest { key: key(), nonce: nonce() },
+        Body::Expiry {
+            key: key(),
+            nonce: nonce(),
+            expiry: Expiry { lease: Some(Duration::from_millis(207)), unused: None },
         },
     ]
 }

@@ -35,7 +35,11 @@ impl Reader<'_> {
         let level = space.level_name();
         if setting == "type" && !space.may_have_type() {
             let levels = "levels 'causal', 'por' and 'linearizable'";
-            return self.refuse(table, place, format!("type goes with {levels}, not with '{level}'"));
+            return self.refuse(
+                table,
+                place,
+                format!("type goes with {levels}, not with '{level}'"),
+            );
         }
         let of_bound = places[1..].iter().find_map(|(name, place)| Some((*name, (*place)?)));
         if let Some((setting, place)) = of_bound.filter(|_| !space.may_have_bound()) {

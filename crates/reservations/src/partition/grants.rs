@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use solera_machine::{PartitionId, RequestId};
+use solera_machine::PartitionId;
 use solera_time::{Monotonic, SiteId};
 
 use super::{Partition, clamped};
 use crate::agreed::{Change, Grant, Key};
-use crate::command::{Cannot, Holder, Question, Response};
+use crate::command::{Cannot, Question};
 use crate::config::{Bound, Config, Policy, Rule};
 use crate::counter::Counter;
 use crate::message::Need;
@@ -28,6 +28,7 @@ impl Partition {
         }
         let Some(policy) = step.config.policy(key) else { return };
         self.expire(step, key);
+        self.look_after_expiries(step, key);
         if !self.filling.is_filled() {
             return self.plan_visit(step, key);
         }
@@ -81,26 +82,8 @@ impl Partition {
         self.counter(key).ending = false;
     }
 
-    /// Returns the sites with tokens or the right to answer.
-    pub(super) fn reply_token_holders(&self, step: &mut Step<'_>, key: &Key, request: RequestId) {
-        let sites = SiteId::all(self.known.len());
-        let holders = sites.filter_map(|site| {
-            let grants = self.record(key).map_or(&[][..], |record| &record.grants);
-            let own = grants.iter().filter(|it| it.site == site && !self.agreed.is_over(it));
-            let tokens = own.fold(Tokens::default(), |most, grant| most.most(grant.tokens));
-            let answers = self.agreed.reader(site).is_some();
-            let (lease, unused) = match site == self.me {
-                true => (self.lease_left(step.now), self.use_left(step, key)),
-                false => (None, None),
-            };
-            let is_holder = answers || !tokens.is_none();
-            is_holder.then_some(Holder::Tokens { site, tokens, answers, lease, unused })
-        });
-        step.reply(request, Response::Holders(holders.collect()));
-    }
-
     /// Returns the time until the site's lease ends; `None` without one.
-    fn lease_left(&self, now: Monotonic) -> Option<Duration> {
+    pub(super) fn lease_left(&self, now: Monotonic) -> Option<Duration> {
         let term = self.agreed.reader(self.me)?.term;
         let lease = self.right.lease.filter(|lease| lease.term == term)?;
         Some(lease.until.since(now))
@@ -108,7 +91,7 @@ impl Partition {
 
     /// Returns the time until the site gives up its tokens of a key if it does not use any; `None`
     /// if it has none, or has not used them since its start.
-    fn use_left(&self, step: &Step<'_>, key: &Key) -> Option<Duration> {
+    pub(super) fn use_left(&self, step: &Step<'_>, key: &Key) -> Option<Duration> {
         self.open_grants(key).next()?;
         let lease = step.config.policy(key)?.lease;
         Some(self.counters.get(key)?.used?.after(lease).since(step.now))

@@ -289,6 +289,10 @@ impl Partition {
             Body::Counted { key, nonce, counted, seen, stages } => {
                 self.on_counted(step, from, (&key, nonce, counted), (&seen, &stages));
             }
+            Body::ExpiryRequest { key, nonce } => self.on_expiry_request(step, from, (key, nonce)),
+            Body::Expiry { key, nonce, expiry } => {
+                self.on_expiry(step, from, (&key, nonce, expiry))
+            }
             Body::OfferRequest => self.on_offer_request(step, from),
             Body::Offer { term, renewals, seen } => {
                 self.on_offer(step, from, Pin { seen, term, renewals });

@@ -78,7 +78,7 @@ impl Partition {
         match step.config.bound(key) {
             None => return step.refuse(request, Cannot::NoPolicy),
             Some(Bound::Error(_) | Bound::Size(_)) if kind == ReadKind::Holders => {
-                return self.reply_token_holders(step, key, request);
+                return self.on_token_holders(step, (key, request), within);
             }
             Some(_) => {}
         }
@@ -101,6 +101,9 @@ impl Partition {
             if let Some(counter) = self.counters.get_mut(key) {
                 counter.takes.retain(|take| take.waiter != Waiter::Client(request));
                 counter.reads.retain(|read| read.request != request);
+                if let Some(expiries) = &mut counter.expiries {
+                    expiries.requests.retain(|(other, _)| *other != request);
+                }
             }
         }
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use solera_machine::{GuardQuestion, PromiseId};
 use solera_reservations::{
-    Body, Cannot, Change, Command, Entry, Epoch, Need, Position, Question, Response, Rule, Term,
-    Tokens, Version,
+    Body, Cannot, Change, Command, Entry, Epoch, Expiry, Holder, Need, Position, Question,
+    Response, Rule, Term, Tokens, Version,
 };
 use solera_time::SiteId;
 
@@ -344,4 +344,88 @@ fn a_site_with_less_than_its_share_asks_others_for_room() {
         *to == site(1) && matches!(body, Body::Ask { need: Need::Room, .. })
     };
     assert!(host.sent.iter().any(asks), "{:?}", host.sent);
+}
+
+/// The sites with the right to answer.
+const READERS: [u8; 3] = [0, 1, 2];
+
+fn expiry(lease: u64, unused: Option<u64>) -> Expiry {
+    let unused = unused.map(Duration::from_millis);
+    Expiry { lease: Some(Duration::from_millis(lease)), unused }
+}
+
+/// Returns the expiry of each site in the last reply.
+fn expiries(host: &Host) -> Vec<Expiry> {
+    let Some(Response::Holders(holders)) = host.replies.last() else {
+        panic!("{:?}", host.replies)
+    };
+    let of_tokens = |holder: &Holder| match holder {
+        Holder::Tokens { expiry, .. } => *expiry,
+        Holder::Rights { .. } => panic!("{holder:?}"),
+    };
+    holders.iter().map(of_tokens).collect()
+}
+
+#[test]
+fn holders_are_asked_when_they_give_up_their_tokens() {
+    let mut host = Host::new(1, None);
+    host.grant((5, 5));
+    host.sent.clear();
+    host.replies.clear();
+    host.command(Command::Holders { key: KEY.to_vec(), within: WITHIN });
+    let asked: Vec<(SiteId, Body)> = host.sent.iter().filter(is_expiry_request).cloned().collect();
+    assert_eq!(asked.len(), READERS.len() - 1);
+    assert!(host.replies.is_empty());
+    for (to, request) in asked {
+        let Body::ExpiryRequest { key, nonce } = request else { panic!("{request:?}") };
+        let expiry = expiry(900, (to == site(0)).then_some(400));
+        // An answer to an earlier request is of no use.
+        let earlier =
+            Body::Expiry { key: key.clone(), nonce: foreign(), expiry: Expiry::default() };
+        host.message(to.index() as u8, earlier);
+        host.wait(Duration::from_millis(100));
+        host.message(to.index() as u8, Body::Expiry { key, nonce, expiry });
+    }
+    let found = expiries(&host);
+    assert_eq!(found[0], expiry(800, Some(300)), "100 ms have passed since its answer");
+    assert_eq!(found[2], expiry(900, None));
+    assert!(found[1].unused.is_some(), "{found:?}");
+}
+
+#[test]
+fn a_holder_that_does_not_answer_is_reported_without_expiry() {
+    let mut host = Host::new(1, None);
+    host.command(Command::Holders { key: KEY.to_vec(), within: Duration::from_millis(500) });
+    host.sent.clear();
+    host.wait(Duration::from_millis(400));
+    assert!(host.sent.iter().filter(is_expiry_request).count() >= 2, "it asks again");
+    assert!(host.replies.is_empty());
+    host.wait(Duration::from_millis(200));
+    let found = expiries(&host);
+    assert_eq!([found[0], found[2]], [Expiry::default(); 2]);
+    host.sent.clear();
+    host.wait(Duration::from_secs(1));
+    assert_eq!(host.sent.iter().filter(is_expiry_request).count(), 0);
+}
+
+#[test]
+fn a_site_answers_when_it_gives_up_its_tokens() {
+    let mut host = Host::new(1, None);
+    host.wait(Duration::from_secs(2));
+    host.commit_asked(is_renewal);
+    host.grant((5, 5));
+    host.wait(Duration::from_millis(100));
+    host.sent.clear();
+    host.message(0, Body::ExpiryRequest { key: KEY.to_vec(), nonce: foreign() });
+    let answer = host.sent.iter().find_map(|(to, body)| match body {
+        Body::Expiry { nonce, expiry, .. } => Some((*to, *nonce, *expiry)),
+        _ => None,
+    });
+    let (to, nonce, expiry) = answer.unwrap();
+    assert_eq!((to, nonce), (site(0), foreign()));
+    assert!(expiry.lease.is_some() && expiry.unused.is_some(), "{expiry:?}");
+}
+
+fn is_expiry_request((_, body): &&(SiteId, Body)) -> bool {
+    matches!(body, Body::ExpiryRequest { .. })
 }

@@ -44,12 +44,12 @@ impl Request for Rights {
                     let age = rights.and_then(|_| ms(age));
                     vec![("rights", rights.and_then(count)), ("age-ms", age)]
                 }
-                Holder::Tokens { tokens, answers, lease, unused, .. } => vec![
+                Holder::Tokens { tokens, answers, expiry, .. } => vec![
                     ("increments", count(tokens.increments)),
                     ("decrements", count(tokens.decrements)),
-                    ("tokens-ms", unused.and_then(ms)),
+                    ("tokens-ms", expiry.unused.and_then(ms)),
                     ("answers", count(answers.into())),
-                    ("answers-ms", lease.and_then(ms)),
+                    ("answers-ms", expiry.lease.and_then(ms)),
                 ],
             };
             let out = &mut session.out;
