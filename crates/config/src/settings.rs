@@ -254,7 +254,7 @@ const SITES: [Setting; 6] = [
 
 const SPACE: &str = "[[space]]";
 
-const SPACES: [Setting; 11] = [
+const SPACES: [Setting; 12] = [
     fixed(SPACE, "name", Required, "name of the space"),
     fixed(SPACE, "prefix", Required, "prefix of its keys; the longest prefix wins"),
     fixed(
@@ -297,7 +297,7 @@ const SPACES: [Setting; 11] = [
         "type",
         Unset,
         "with level `causal`: the [type](spaces.md#types-and-bounds) of its keys, `counter`, `bounded-counter`, `pool`, \
-         `set` or `list` (experimental)",
+         `set` or `list`; with `por` and `linearizable`: `counter`, `set` or `list` (experimental)",
     ),
     fixed(
         SPACE,
@@ -320,6 +320,13 @@ const SPACES: [Setting; 11] = [
         "weakest level at which [`SOLERA.READ`](spaces.md#the-weakest-level-of-reads) may read its keys: `causal` or \
          `eventual`, or the strongest level of reads of the space; not with `pcpsi`, `speculative` and `primary` \
          (experimental)",
+    ),
+    fixed(
+        SPACE,
+        "acyclic",
+        Value("false"),
+        "with level `speculative`: whether results [show no strong operation before it is \
+         committed](spaces.md#acyclic-spaces) (experimental)",
     ),
 ];
 

@@ -37,6 +37,8 @@ pub struct Space {
     pub error: Option<ErrorBound>,
     /// Weakest level at which SOLERA.READ may read its keys; `None` if the space sets none.
     pub at_least: Option<Level>,
+    /// With level `speculative`: whether results show no strong operation before it is committed.
+    pub acyclic: bool,
 }
 
 impl Space {
@@ -48,7 +50,8 @@ impl Space {
             _ => Runs::UniStore,
         };
         let (name, prefix) = (name.into(), prefix.into());
-        Space { name, prefix, level, runs, relation, of_type: None, error: None, at_least: None }
+        let (of_type, error, at_least, acyclic) = (None, None, None, false);
+        Space { name, prefix, level, runs, relation, of_type, error, at_least, acyclic }
     }
 
     /// Creates a space that `primary` runs.
@@ -137,10 +140,11 @@ impl fmt::Display for Space {
                 return write!(f, " (home {})", site.index() + 1);
             }
             Runs::Speculative => {
-                return match &*self.relation.strong() {
-                    [] => Ok(()),
-                    strong => write!(f, " (strong {})", strong.join(" ")),
-                };
+                let strong = self.relation.strong();
+                if !strong.is_empty() {
+                    write!(f, " (strong {})", strong.join(" "))?;
+                }
+                return f.write_str(if self.acyclic { " (acyclic)" } else { "" });
             }
             Runs::Occult(SpaceHome::Hash) | Runs::UniStore => {}
         }

@@ -64,6 +64,8 @@ pub enum Rule {
     AdmitFirst,
     /// A site commits weak operations when clients invoke no strong ones (§4.4).
     Settle,
+    /// With [`Config::acyclic`], strong operations have no place before they are committed.
+    HideUndecided,
 }
 
 /// A replication scheme. All schemes share the store, the execution and the broadcast, so that they
@@ -162,6 +164,9 @@ pub struct Config {
     pub executor: Executor,
     /// When responses leave.
     pub replies: Replies,
+    /// Whether no operation is executed after an undecided strong one. Strong operations then get
+    /// their places when they are committed, and no response shows one before.
+    pub acyclic: bool,
     /// Number of operations that jobs execute at a time, unless they are short. Without jobs, the
     /// machine executes all operations itself. Only [`Executor::Multiversion`] uses jobs.
     pub jobs: usize,
@@ -212,6 +217,7 @@ impl Config {
             scheme: Scheme::Creek,
             executor: Executor::Multiversion,
             replies: Replies::Exact,
+            acyclic: false,
             jobs: 0,
             timing: Timing::default(),
             limits: Limits::default(),

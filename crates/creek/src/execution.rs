@@ -47,6 +47,9 @@ pub(crate) struct Invoked<P: Procedures> {
     pub(crate) operation: Arc<P::Operation>,
     /// Whether the client wants all responses.
     pub(crate) track: bool,
+    /// The strong operation to which this execution gives a tentative response, if it gets its
+    /// place only when it is committed. The execution writes nothing.
+    pub(crate) foretells: Option<OperationId>,
 }
 
 /// Treatment of an operation by an executor, besides its execution in its place.
@@ -273,7 +276,7 @@ impl<P: Procedures> Execution<P> {
     pub(crate) fn take_done(&mut self, job: JobId, done: Done<P>) {
         match &mut self.state {
             State::Sequential(..) => {}
-            State::Multiversion(state) => state.take_done(&self.procedures, job, done),
+            State::Multiversion(state) => state.take_done(job, done),
         }
     }
 

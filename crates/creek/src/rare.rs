@@ -47,6 +47,8 @@ solera_machine::rare_paths! {
     FETCHES_AGAIN = "creek: a joining site fetches again because its donor was restarted";
     /// A joining site fetches the data of another donor.
     NEXT_DONOR = "creek: a joining site turned to another donor";
+    /// A strong operation got a tentative response without a place.
+    FORETOLD = "creek: a strong operation had a tentative response without a place";
     /// A promise contained operations that the site lacked.
     HANDED_OVER = "creek: a promise handed over operations";
 }

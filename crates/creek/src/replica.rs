@@ -258,7 +258,8 @@ impl<P: Procedures> Replica<P> {
         match command {
             Command::Invoke { operation, level, track } => {
                 let operation = Arc::new(operation);
-                self.invoke(now, Invoked { client: request, operation, track }, level);
+                let invoked = Invoked { client: request, operation, track, foretells: None };
+                self.invoke(now, invoked, level);
             }
             Command::Await { id } => self.wait_for(request, id),
             Command::Follow { id, seen } => self.follow(request, id, seen),
@@ -311,6 +312,11 @@ impl<P: Procedures> Replica<P> {
         done: Option<Done<P>>,
         before: Option<Before>,
     ) {
+        if let Some(id) = invoked.foretells {
+            let response = done.and_then(|done| done.response);
+            let response = response.or_else(|| self.execution.read(&invoked.operation));
+            return self.foretell(id, response, before);
+        }
         if self.execution.is_read_only(&invoked.operation) {
             // Creek §4.4: no other site needs the operation.
             let response = done.and_then(|done| done.response);
@@ -332,17 +338,28 @@ impl<P: Procedures> Replica<P> {
 
     /// Gives an invoked operation its place. Returns `None` if the tentative list is full.
     fn place_invoked(&mut self, now: Now, invoked: Invoked<P>, level: Level) -> Option<OrderPlace> {
-        let Invoked { client, operation, track } = invoked;
-        if self.order.tentative_len() >= self.config.limits.tentative {
+        let Invoked { client, operation, track, .. } = invoked;
+        let hidden = if self.config.acyclic { self.undecided.len() } else { 0 };
+        if self.order.tentative_len() + hidden >= self.config.limits.tentative {
             self.rare(rare::BUSY);
             self.refuse(client);
             return None;
         }
+        let foretold = self.hides(level == Level::Strong).then(|| Arc::clone(&operation));
         let operation = Arc::unwrap_or_clone(operation);
         let id = self.cast_operation(now, Some((client, operation)), level == Level::Strong);
         self.awaited.insert(id, Awaited::new(client, level, track));
         self.invoked.insert(client, id);
+        if let Some(operation) = foretold {
+            self.execution.attempt(Invoked { client, operation, track, foretells: Some(id) });
+        }
         Some(OrderPlace::Tentative((self.clock.last(), id)))
+    }
+
+    /// Returns whether operations, strong ones or others, have no place before they are committed,
+    /// so that no response shows them.
+    fn hides(&self, strong: bool) -> bool {
+        strong && self.config.acyclic && self.config.has(Rule::HideUndecided)
     }
 
     /// Broadcasts an operation and adds it to the tentative ones.
@@ -511,6 +528,10 @@ impl<P: Procedures> Replica<P> {
         }
         if self.config.scheme.orders_first() {
             return;
+        }
+        if self.hides(request.is_strong()) {
+            // Sessions that depend on it need not wait for it, because nothing shows it.
+            return self.frontier.place(request.id);
         }
         if self.order.weak_len() == 0 {
             self.quiet_since = now;

@@ -894,10 +894,14 @@ fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
             occult.scheme = solera_session::scheme(spec);
         }
     }
-    if spec.spaces.run_speculative()
+    let speculative = spec.spaces.iter().find(|space| space.runs == Runs::Speculative);
+    if let Some(space) = speculative
         && config.unistore.address.worker == solera_session::SPECULATIVE_WORKER
     {
-        config = config.with_creek(spec.speculative_threads).with_max_tentative(spec.max_tentative);
+        config = config
+            .with_creek(spec.speculative_threads)
+            .with_acyclic(space.acyclic)
+            .with_max_tentative(spec.max_tentative);
         if let Some(creek) = &mut config.creek {
             creek.leader = spec.leader;
         }

@@ -205,6 +205,15 @@ impl Config {
         self
     }
 
+    /// Sets whether results in the speculative space show no strong operation before it is
+    /// committed.
+    pub fn with_acyclic(mut self, acyclic: bool) -> Config {
+        if let Some(creek) = &mut self.creek {
+            creek.acyclic = acyclic;
+        }
+        self
+    }
+
     /// Sets the number of operations of the speculative space that may be tentative.
     pub fn with_max_tentative(mut self, most: usize) -> Config {
         if let Some(creek) = &mut self.creek {

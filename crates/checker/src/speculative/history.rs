@@ -17,7 +17,7 @@ pub struct History {
     /// Whether the run ended before everything was committed. Operations may then be missing in the
     /// final order.
     pub unsettled: bool,
-    /// Whether weak replies hide strong operations that are not committed.
+    /// Whether weak and tentative replies hide strong operations that are not committed.
     pub acyclic: bool,
     /// Whether only strong operations have causal contexts. The final order may then exchange a
     /// weak operation and others that its replies saw, and a replica may know it without these, and

@@ -59,7 +59,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Found) {
                     let new = claim.tentative.iter().map(|operation| *operation as usize);
                     let new = new.filter(|it| std::mem::replace(&mut checked[*it], run) != run);
                     check_contexts(index, claim, new, &members, found);
-                    let hides = index.history.acyclic && claim.kind() == ReplyKind::Weak;
+                    let hides = index.history.acyclic;
                     check_gaps(index, claim, hides, &members, found);
                 }
             }
@@ -118,7 +118,7 @@ impl<'i> Known<'i> {
                 known: self.committed,
             });
         }
-        let hides = index.history.acyclic && claim.kind() == ReplyKind::Weak;
+        let hides = index.history.acyclic;
         let is_hidden = |operation: usize| hides && index.is_strong(operation);
         let lacks = |it: &usize| *it != claim.operation && !members.contains(index, *it);
         let own = self.own.iter().copied().find(|it| lacks(it) && !is_hidden(*it));

@@ -80,7 +80,7 @@ impl SessionState {
         members: &Members,
         found: &mut Found,
     ) {
-        let hides = index.history.acyclic && claim.kind() == ReplyKind::Weak;
+        let hides = index.history.acyclic;
         let is_hidden = |operation: usize| hides && index.is_strong(operation);
         let lacks = |operation: &usize| !members.contains(index, *operation);
         let own = self.own.iter().copied().find(|it| lacks(it) && !is_hidden(*it));

@@ -11,7 +11,7 @@ use super::Reader;
 use crate::error::ConfigError;
 use crate::protocol::Baseline;
 use crate::spaces::{
-    Answer, Declared, PRIMARY, Relation, Space, SpaceError, SpaceHome, Spaces, served,
+    Answer, Declared, PRIMARY, Relation, Runs, Space, SpaceError, SpaceHome, Spaces, served,
     served_levels,
 };
 
@@ -30,6 +30,7 @@ pub(super) struct SpaceTable {
     pub(super) error: Option<Spanned<String>>,
     pub(super) lease_ms: Option<Spanned<u64>>,
     pub(super) at_least: Option<Spanned<String>>,
+    acyclic: Option<Spanned<bool>>,
 }
 
 impl Reader<'_> {
@@ -48,7 +49,8 @@ impl Reader<'_> {
                 false => self.space(table, sites, examples, protocol)?,
             };
             let space = self.typed(table, space, protocol)?;
-            self.with_least_level(table, space, protocol)
+            let space = self.with_least_level(table, space, protocol)?;
+            self.hiding(table, space)
         };
         let spaces = tables.iter().map(space).collect::<Result<_, _>>()?;
         Spaces::new(spaces).or_else(|error| {
@@ -171,6 +173,21 @@ impl Reader<'_> {
         }
         let relation = declared.without_conflicts();
         Ok(Space::speculative(table.name.get_ref(), &table.prefix, relation))
+    }
+
+    /// Adds the setting `acyclic` to a space.
+    fn hiding(&self, table: &SpaceTable, space: Space) -> Result<Space, ConfigError> {
+        match &table.acyclic {
+            Some(acyclic) if space.runs != Runs::Speculative => {
+                let level = space.level_name();
+                let reason = format!("acyclic goes with level 'speculative', not with '{level}'");
+                self.refuse(table, acyclic.span().start, reason)
+            }
+            acyclic => {
+                let acyclic = acyclic.as_ref().is_some_and(|acyclic| *acyclic.get_ref());
+                Ok(Space { acyclic, ..space })
+            }
+        }
     }
 
     /// Returns a space that `primary` runs.

@@ -52,6 +52,8 @@ pub(crate) struct Attempts<P: Procedures> {
 /// An operation that has no place yet.
 struct Attempt<P: Procedures> {
     invoked: Invoked<P>,
+    /// Whether its execution writes nothing.
+    only_reads: bool,
     classes: Vec<u64>,
     /// Operations before this one, if it only reads and its snapshot is a state that a response may
     /// show.
@@ -76,11 +78,16 @@ impl<P: Procedures> Attempts<P> {
     }
 
     /// Adds an operation that a client has invoked.
-    pub(crate) fn add(&mut self, invoked: Invoked<P>, is_short: bool, classes: Vec<u64>) {
+    pub(crate) fn add(
+        &mut self,
+        invoked: Invoked<P>,
+        (is_short, only_reads): (bool, bool),
+        classes: Vec<u64>,
+    ) {
         self.number += 1;
         self.clients.insert(invoked.client, self.number);
         let (before, result, executions) = (None, None, 0);
-        let attempt = Attempt { invoked, classes, before, result, executions };
+        let attempt = Attempt { invoked, only_reads, classes, before, result, executions };
         self.attempts.insert(self.number, attempt);
         let queue = if is_short { &mut self.ready } else { &mut self.waiting };
         queue.insert(self.number);
@@ -111,6 +118,11 @@ impl<P: Procedures> Attempts<P> {
     /// Returns whether there is an operation that [`Attempts::take_ready`] returns.
     pub(crate) fn has_ready(&self, slots: usize) -> bool {
         !self.ready.is_empty() || slots == 0 && !self.waiting.is_empty()
+    }
+
+    /// Returns whether the execution of an operation writes nothing.
+    pub(crate) fn only_reads(&self, number: u64) -> bool {
+        self.attempts.get(&number).is_some_and(|attempt| attempt.only_reads)
     }
 
     /// Returns whether an operation that has a place, and probably conflicts, must be executed.
@@ -167,14 +179,13 @@ impl<P: Procedures> Attempts<P> {
         self.attempts.len()
     }
 
-    /// Takes the result of a job. Returns the operation, unless its client has cancelled it.
-    pub(crate) fn take_done(&mut self, number: u64, done: Done<P>) -> Option<Arc<P::Operation>> {
-        let attempt = self.attempts.get_mut(&number)?;
+    /// Takes the result of a job, unless the client has cancelled the operation.
+    pub(crate) fn take_done(&mut self, number: u64, done: Done<P>) {
+        let Some(attempt) = self.attempts.get_mut(&number) else { return };
         attempt.result = Some(done);
         attempt.executions += 1;
         let queue = if attempt.before.is_some() { &mut self.reads } else { &mut self.ready };
         queue.insert(number);
-        Some(Arc::clone(&attempt.invoked.operation))
     }
 
     /// Notes that a job executes an operation that only reads, on a state that a response may show.

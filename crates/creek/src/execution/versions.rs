@@ -222,7 +222,8 @@ impl<P: Procedures> Versions<P> {
     pub(crate) fn attempt(&mut self, procedures: &P, invoked: Invoked<P>) {
         let is_short = procedures.is_short(&invoked.operation);
         let classes = procedures.classes(&invoked.operation);
-        self.attempts.add(invoked, is_short, classes);
+        let only_reads = invoked.foretells.is_some() || procedures.is_read_only(&invoked.operation);
+        self.attempts.add(invoked, (is_short, only_reads), classes);
     }
 
     /// Returns whether an operation without a place has waited for many strong ones of this site.
@@ -458,7 +459,7 @@ impl<P: Procedures> Versions<P> {
                     return Progress::Working;
                 }
                 None => {
-                    self.executions += u64::from(!procedures.is_read_only(&operation));
+                    self.executions += u64::from(!self.attempts.only_reads(number));
                     job(&self.store, operation).run()
                 }
             };
@@ -468,7 +469,7 @@ impl<P: Procedures> Versions<P> {
         if self.running.len() < slots
             && let Some((number, operation)) = self.attempts.take_waiting(&self.classes)
         {
-            if procedures.is_read_only(&operation) && self.is_exact_before(OrderPlace::End) {
+            if self.attempts.only_reads(number) && self.is_exact_before(OrderPlace::End) {
                 let ids = if self.trace { self.before(OrderPlace::End).1 } else { Vec::new() };
                 self.attempts.expect(number, (finals, ids));
             }
@@ -515,7 +516,7 @@ impl<P: Procedures> Versions<P> {
     }
 
     /// Takes the result of a job.
-    pub(crate) fn take_done(&mut self, procedures: &P, job: JobId, done: Done<P>) {
+    pub(crate) fn take_done(&mut self, job: JobId, done: Done<P>) {
         match self.running.remove(&job) {
             Some(Target::Place(place)) => {
                 self.executions += 1;
@@ -523,9 +524,8 @@ impl<P: Procedures> Versions<P> {
                 self.take_result(place, done);
             }
             Some(Target::Attempt(number)) => {
-                let operation = self.attempts.take_done(number, done);
-                let is_update = operation.is_some_and(|it| !procedures.is_read_only(&it));
-                self.executions += u64::from(is_update);
+                self.executions += u64::from(!self.attempts.only_reads(number));
+                self.attempts.take_done(number, done);
             }
             None => {}
         }
@@ -894,7 +894,7 @@ mod tests {
                 Progress::Idle if jobs.is_empty() => return,
                 Progress::Idle => {
                     let (id, job) = jobs.swap_remove(random.index(jobs.len()));
-                    versions.take_done(&Mix, id, job.run());
+                    versions.take_done(id, job.run());
                 }
                 _ => {}
             }

@@ -65,6 +65,10 @@ impl<P: Procedures> Replica<P> {
     fn take_awaited(&mut self, id: OperationId) -> Option<Awaited<P::Response>> {
         let awaited = self.awaited.remove(&id)?;
         self.invoked.remove(&awaited.request);
+        if self.config.acyclic {
+            // Nobody needs the tentative response any more.
+            self.execution.cancel_attempt(awaited.request);
+        }
         Some(awaited)
     }
 
@@ -75,6 +79,15 @@ impl<P: Procedures> Replica<P> {
             tentative.drain(..committed);
             Claim { committed: self.order.finals() + committed as u64, tentative }
         })
+    }
+
+    /// Returns the operations in `before`, or all that are executed.
+    fn claim_after(&self, before: Option<Before>) -> Option<Claim> {
+        let then = |(committed, tentative)| Claim { committed, tentative };
+        match before {
+            Some(before) => self.config.trace.then(|| then(before)),
+            None => self.claim(OrderPlace::End),
+        }
     }
 
     /// Returns what is executed before an operation.
@@ -126,6 +139,26 @@ impl<P: Procedures> Replica<P> {
         }
     }
 
+    /// Gives the client of a strong operation without a place the response that it would have after
+    /// all executed operations, or after those in `before`.
+    pub(super) fn foretell(
+        &mut self,
+        id: OperationId,
+        response: Option<Arc<P::Response>>,
+        before: Option<Before>,
+    ) {
+        let Some(response) = response else { return };
+        self.frontier.executed(id, &response, true);
+        let claim = self.claim_after(before);
+        let Some(awaited) = self.awaited.get_mut(&id) else { return };
+        awaited.sent = Some(Arc::clone(&response));
+        let client = awaited.request;
+        self.rare(rare::FORETOLD);
+        let response = Arc::unwrap_or_clone(response);
+        let tentative = Tentative { id: Some(id), response, claim, cause: None };
+        self.reply(client, Response::Tentative(tentative), false);
+    }
+
     /// Answers the client of an operation that is final.
     pub(super) fn answer_final(&mut self, id: OperationId, response: Option<Arc<P::Response>>) {
         let (Some(awaited), Some(response)) = (self.take_awaited(id), response) else { return };
@@ -156,11 +189,7 @@ impl<P: Procedures> Replica<P> {
         before: Option<Before>,
     ) {
         let response = Arc::unwrap_or_clone(response);
-        let then = |(committed, tentative)| Claim { committed, tentative };
-        let claim = match before {
-            Some(before) => self.config.trace.then(|| then(before)),
-            None => self.claim(OrderPlace::End),
-        };
+        let claim = self.claim_after(before);
         let tentative = Tentative { id: None, response, claim, cause: None };
         self.reply(client, Response::Tentative(tentative), true);
     }

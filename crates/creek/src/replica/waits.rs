@@ -250,6 +250,12 @@ impl<P: Procedures> Replica<P> {
         }
         let kept = self.streams.get(id).cloned();
         let operation = operation.or(kept.as_deref());
+        let is_hidden =
+            |it: &Request<_>| self.hides(it.is_strong()) && self.order.place(it).is_none();
+        if operation.is_some_and(is_hidden) {
+            // It is not executed before it is committed.
+            return;
+        }
         let claim = operation.and_then(|operation| self.claim_of(operation));
         let place = operation.and_then(|operation| self.order.tentative_place(operation));
         let cause = place.and_then(|place| self.execution.cause(place));

@@ -74,6 +74,8 @@ impl Seen {
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
+    /// Whether replies show no strong operation before it is committed.
+    pub(crate) acyclic: bool,
     sequence: u64,
     pub(crate) requests: BTreeMap<RequestId, Issued>,
     /// The requests of operations; none for operations without effect.
@@ -99,10 +101,10 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn new(sites: usize) -> History {
+    pub(crate) fn new(sites: usize, acyclic: bool) -> History {
         let seen = (0..sites).map(|_| Seen::default()).collect();
         let (committed, counts) = (vec![VecDeque::new(); sites], vec![0; sites]);
-        History { seen, committed, counts, ..History::default() }
+        History { acyclic, seen, committed, counts, ..History::default() }
     }
 
     /// Begins the part of another generation of a site.

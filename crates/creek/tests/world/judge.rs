@@ -77,6 +77,7 @@ impl<'a> Judge<'a> {
         for issued in history.requests.values() {
             if let Some(claimed) = &issued.first {
                 let places = places(claimed);
+                self.judge_hidden(issued, claimed);
                 self.judge_claim(issued, claimed);
                 self.judge_tentative(claimed, &places);
                 self.judge_seen(issued, claimed, &places);
@@ -128,6 +129,20 @@ impl<'a> Judge<'a> {
             || self.positions.get(&id).is_some_and(|at| *at <= claimed.claim.committed)
     }
 
+    /// Returns whether replies do not show an operation before it is committed.
+    fn is_hidden(&self, id: OperationId) -> bool {
+        self.history.acyclic && !self.is_weak(id)
+    }
+
+    /// Replies show only committed operations among those that are hidden before.
+    fn judge_hidden(&mut self, issued: &Issued, claimed: &Claimed) {
+        let mut tentative = claimed.claim.tentative.iter();
+        if let Some(shown) = tentative.find(|id| self.is_hidden(**id)) {
+            let what = format!("{:?} shows {shown}, which is not committed", issued.id);
+            self.violations.push(what);
+        }
+    }
+
     /// In the claimed order, strong operations follow the weak ones that their sites had shown
     /// before.
     fn judge_tentative(&mut self, claimed: &Claimed, places: &Places) {
@@ -158,7 +173,10 @@ impl<'a> Judge<'a> {
         let (length, committed) = issued.seen;
         let log = &self.history.seen[issued.site].log[..length];
         let all = claimed.claim.tentative.len();
-        let missing = log.iter().find(|earlier| !self.precedes(claimed, places, all, **earlier));
+        let is_missing = |earlier: &&OperationId| {
+            !self.precedes(claimed, places, all, **earlier) && !self.is_hidden(**earlier)
+        };
+        let missing = log.iter().find(is_missing);
         if let Some(missing) = missing {
             self.violations.push(format!("{:?} shows {missing} no more", issued.id));
         }
@@ -177,7 +195,9 @@ impl<'a> Judge<'a> {
         }
         let all = claim.tentative.len();
         let is_missing = |id: &&OperationId| {
-            issued.past.contains(**id) && !self.precedes(claimed, places, all, **id)
+            issued.past.contains(**id)
+                && !self.precedes(claimed, places, all, **id)
+                && !self.is_hidden(**id)
         };
         if let Some(missing) = self.positions.keys().find(is_missing) {
             self.violations.push(format!("{:?} lacks {missing} of its past", issued.id));

@@ -48,6 +48,8 @@ pub(crate) struct Shape {
     pub(crate) ambush: bool,
     /// Whether clients wait for operations of others, and for pasts.
     pub(crate) observes: bool,
+    /// Whether responses show no strong operation before it is committed.
+    pub(crate) acyclic: bool,
     /// Whether sites leave and join.
     pub(crate) changes: bool,
     pub(crate) without: Option<Rule>,
@@ -132,6 +134,7 @@ impl World {
             let mut config = Config::new(address, Arc::new(topology.clone()));
             config.leader = leader;
             config.trace = true;
+            config.acyclic = shape.acyclic;
             // Sites with different executors must agree.
             config.executor = match (seed / 2 + u64::from(address.site.0)) % 3 {
                 0 => Executor::Sequential,
@@ -160,7 +163,7 @@ impl World {
             nodes,
             network: Network::new(random.draw(), topology),
             sessions: Vec::new(),
-            history: History::new(shape.sites),
+            history: History::new(shape.sites, shape.acyclic),
             strong_percent: if shape.weak { 1 } else { 10 + random.below(40) },
             pause: 10 + random.below(60),
             is_slow: random.one_in(3),

@@ -21,6 +21,8 @@ pub(crate) struct SpeculativeShape {
     pub(crate) jobs: usize,
     /// Factor by which jobs take longer than in virtual time elsewhere.
     pub(crate) slowness: u32,
+    /// Whether responses show no strong operation before it is committed.
+    pub(crate) acyclic: bool,
     pub(crate) without: Without<Rule>,
 }
 
@@ -55,6 +57,7 @@ impl SpeculativeShape {
             timing,
             jobs: random.weighted(&[(30, 0), (20, 1), (50, 4)]),
             slowness: random.weighted(&[(30, 1), (40, 1_000), (30, 20_000)]),
+            acyclic: random.below(3) == 0,
             without: Without::default(),
         }
     }
@@ -68,6 +71,7 @@ impl SpeculativeShape {
     pub(crate) fn apply(&self, config: &mut solera_creek::Config) {
         (config.leader, config.trace) = (self.leader, true);
         (config.limits, config.timing) = (self.limits.clone(), self.timing.clone());
+        config.acyclic = self.acyclic;
         config.without = self.without;
     }
 }

@@ -111,7 +111,7 @@ impl SpeculativeSessions {
                 .map(|(site, generation)| site_in(site, generation))
                 .collect(),
             unsettled: !self.has_majority(world),
-            acyclic: false,
+            acyclic: self.shape.as_ref().is_some_and(|shape| shape.acyclic),
             strong_contexts: false,
         }
     }
