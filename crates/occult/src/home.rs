@@ -7,7 +7,6 @@ mod executing;
 mod reading;
 mod recovering;
 mod streaming;
-mod unconfirmed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +16,6 @@ use solera_time::{Monotonic, SiteId};
 
 use self::reading::ParkedRead;
 use self::streaming::Streams;
-use self::unconfirmed::Unconfirmed;
 use crate::config::{Config, LockScope, Rule};
 use crate::message::{
     Body, ClientId, Commit, DecidedCommit, Entry, Event, Executed, Prepare, TransactionId,
@@ -65,6 +63,9 @@ enum Ended {
         sent: Option<Monotonic>,
     },
     Executed(Executed),
+    /// The decision shard was taken from this home by force since it has committed. The shard's
+    /// present home knows whether the commit has survived.
+    Taken,
 }
 
 /// The homes of one worker.
@@ -90,7 +91,14 @@ pub(crate) struct Home {
     /// shard and stamp of their writes here.
     decided: BTreeMap<(ShardId, Stamp), Vec<DecidedCommit>>,
     /// Committed transactions that not all participants have confirmed.
-    unconfirmed: Unconfirmed,
+    unconfirmed: BTreeSet<TransactionId>,
+    /// Commits of several homes that this home has decided, and about which somebody may still ask:
+    /// those with a record. By the shard whose home has decided.
+    askable: BTreeMap<ShardId, BTreeSet<TransactionId>>,
+    /// Whether replicas may keep decisions about which nobody asks any more, and when this home last
+    /// reported those about which somebody may.
+    reports_askable: bool,
+    reported_askable: Option<Monotonic>,
 }
 
 /// The data that a home needs besides its own state.
@@ -161,7 +169,10 @@ impl Home {
             streams: Streams::new(start),
             used: None,
             decided: BTreeMap::new(),
-            unconfirmed: Unconfirmed::default(),
+            unconfirmed: BTreeSet::new(),
+            askable: BTreeMap::new(),
+            reports_askable: false,
+            reported_askable: None,
         }
     }
 
@@ -203,7 +214,10 @@ impl Home {
 
     /// Returns whether something here depends on later ticks.
     pub(crate) fn waits(&self) -> bool {
-        !self.prepared.is_empty() || !self.parked.is_empty() || !self.unconfirmed.is_empty()
+        !self.prepared.is_empty()
+            || !self.parked.is_empty()
+            || !self.unconfirmed.is_empty()
+            || self.reports_askable
     }
 
     /// Returns whether a stamp is so far ahead of the clock that no correct clock can have produced
@@ -257,12 +271,22 @@ impl Home {
         if !self.may_arrive(tid) {
             return;
         }
+        if let Some(Ended::Taken) = self.records.get(&tid) {
+            return context.out.send(from, Body::Moved(tid));
+        }
         if let Some(record) = self.records.get(&tid) {
             let committed = matches!(record, Ended::Committed { .. });
             return context.out.send(from, Body::Outcome(tid, committed));
         }
         if !self.prepared.contains_key(&tid) {
-            if !context.is_home_of(request.writes.iter().map(|(key, _)| key)) {
+            // The client aborts a transaction if one of its shards moves. Homes that ask about it
+            // must not mistake an earlier tenure of the decision home for the present one.
+            let has_moved = |shard| context.homes.moved_by(shard) > request.epoch;
+            let mut shards = request.writes.iter().map(|(key, _)| context.config.shard_of(key));
+            if !context.is_home_of(request.writes.iter().map(|(key, _)| key))
+                || shards.any(has_moved)
+                || has_moved(request.decision_shard)
+            {
                 return context.out.send(from, Body::Moved(tid));
             }
             if let Some(key) = self.locked(context, tid, request.writes.iter().map(|(key, _)| key))

@@ -23,7 +23,7 @@ use crate::command::{Command, Response};
 use crate::config::{Config, Rule, Shows};
 use crate::gateway::{self, Gateway};
 use crate::home::{self, Home};
-use crate::message::{Answer, Body, Event, Input, Message, Output, Question, Read};
+use crate::message::{Answer, Body, Entry, Event, Input, Message, Output, Question, Read};
 use crate::outbox::{Out, Outbox};
 use crate::passed::Passed;
 use crate::rare;
@@ -45,6 +45,8 @@ pub struct Occult {
     pub(crate) store: Store,
     home: Home,
     pub(crate) replica: Replica,
+    /// Entries of a checkpoint that follow its values, while it is restored.
+    pub(crate) restored: Vec<Entry>,
     gateway: Gateway,
     pub(crate) passed: Passed,
     upkeep: Upkeep,
@@ -73,6 +75,7 @@ impl Occult {
             store: Store::new(config.scheme),
             home: Home::new(config.incarnation),
             replica: Replica::default(),
+            restored: Vec::new(),
             gateway: Gateway::new(&config),
             members: members.clone(),
             targets: Vec::new(),
@@ -296,7 +299,9 @@ impl Occult {
                 self.with_gateway(now, |it, context| it.on_outcome(context, tid, committed));
             }
             Body::Decided(tid, decision) => {
-                self.with_home(now, |it, context| it.on_decided(context, from, tid, &decision));
+                self.with_home(now, |it, context| {
+                    it.on_decided(context, (from, epoch), tid, &decision)
+                });
                 self.with_gateway(now, |it, context| it.on_decided(context, tid, &decision));
             }
             Body::Applied(tid) => {
@@ -354,6 +359,9 @@ impl Occult {
             Body::Clock(incarnation, clock) => self.on_clock(from, incarnation, clock),
             Body::DependencyCheck(check) => {
                 self.with_replica(now, |it, context| it.on_check(context, from, check));
+            }
+            Body::Askable(upto, tids) => {
+                self.replica.forget_decisions(from, (upto, tids), &self.homes)
             }
             Body::DependenciesShown(number, shard) => self.with_replica(now, |it, context| {
                 it.on_dependencies_shown(context, from, (number, shard));

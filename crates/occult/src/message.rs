@@ -195,8 +195,8 @@ pub struct Takeover {
     /// former home's writes that are not lost. A copy that has not taken the data of such a move
     /// must drop writes with greater stamps. Only the first part contains the losses.
     pub losses: Vec<(u64, Stamp)>,
-    /// Decisions of former homes that not all participants have confirmed. Only the first part
-    /// contains them.
+    /// Decisions of former homes about which somebody may still ask. Only the first part contains
+    /// them.
     pub decided: Vec<DecidedOf>,
     /// Versions of keys.
     pub copies: Vec<Copied>,
@@ -276,8 +276,6 @@ pub struct Progress {
     pub held: Vec<(ShardId, Stamp)>,
     /// Stamps that each site has stored and confirmed.
     pub stored: Vec<StoredAt>,
-    /// All participants have confirmed the commits that this home has decided with stamps below.
-    pub all_confirmed: Stamp,
 }
 
 /// Stamps up to which a site has stored and confirmed a home's writes.
@@ -333,8 +331,8 @@ pub struct Copies {
     pub epoch: u64,
     /// In the first group: shards that the home has taken over.
     pub taken: Vec<Taken>,
-    /// Commits of several homes that were decided for the shards of these copies, and that not all
-    /// participants have confirmed.
+    /// Commits of several homes that were decided for the shards of these copies, and about which
+    /// somebody may still ask.
     pub decided: Vec<DecidedOf>,
     /// Whether these are the last copies.
     pub last: bool,
@@ -483,8 +481,8 @@ pub enum Body {
     HandoverRequest(HandoverRequest),
     /// Copy to new home: the data.
     Handover(Handover),
-    /// Participant to the new home of a shard whose former home was the decision home: requests the
-    /// decision.
+    /// Participant or client to the present home of a shard whose former home was the decision home:
+    /// requests the decision.
     ResolveMoved(TransactionId, ShardId),
     /// Any worker to a home: requests the home's clock. Contains the incarnation of the sender.
     ClockRequest(u64),
@@ -495,4 +493,7 @@ pub enum Body {
     DependencyCheck(DependencyCheck),
     /// The answer, once they are shown: the number of the check, and the shard of the write.
     DependenciesShown(u64, ShardId),
+    /// Home to replica: of the transactions that the home has decided to commit with stamps up to
+    /// this one, those about which somebody may still ask. It has not decided some of them yet.
+    Askable(Stamp, Vec<TransactionId>),
 }

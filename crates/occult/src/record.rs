@@ -6,7 +6,7 @@ use solera_machine::{Address, DecodeError, Protocol};
 use solera_time::SiteId;
 
 use crate::message::{
-    Batch, Copied, Copies, DecidedCommit, DecidedOf, Decision, Executed, Handover, Table,
+    Batch, Copied, Copies, DecidedCommit, DecidedOf, Decision, Entry, Executed, Handover, Table,
     TransactionId,
 };
 use crate::protocol::PROTOCOL;
@@ -74,6 +74,9 @@ pub enum Record {
     },
     /// The worker's [`Config::home_of`](crate::Config::home_of) at the start of a process.
     HomeOf(Vec<(Vec<u8>, Option<SiteId>)>),
+    /// The worker has decided to commit a transaction, and the shard was taken from it by force
+    /// since. Checkpoints alone contain this.
+    Taken(TransactionId),
 }
 
 /// A part of a checkpoint. Everything but the values comes first, in one part.
@@ -99,6 +102,8 @@ pub struct Rest {
     /// Decisions of this worker's homes. The replicas receive them when the hidden writes are
     /// shown.
     pub hidden_decisions: Vec<(ShardId, Stamp, DecidedCommit)>,
+    /// Entries of streams that the replica holds back. They follow the values.
+    pub held: Vec<Entry>,
     /// For each home's stream: its start, the replica's position in it, and whether the replica has
     /// ever had everything that the home had shown.
     pub positions: Vec<(Address, u64, u64, bool)>,

@@ -53,6 +53,7 @@ impl Recovery {
             return Err(foreign(record.moved_key(config), config));
         }
         self.note_homes(&record);
+        self.occult.apply_restored();
         self.occult.replay(record);
         Ok(())
     }
@@ -83,7 +84,8 @@ impl Recovery {
     }
 
     /// Returns the machine with the sites `members`.
-    pub fn into_machine(self, members: &Members) -> Occult {
+    pub fn into_machine(mut self, members: &Members) -> Occult {
+        self.occult.apply_restored();
         self.occult.recovered(members)
     }
 }

@@ -22,6 +22,7 @@ use self::streams::Stream;
 use crate::config::{Config, Rule, Shows, StaleReads};
 use crate::message::{
     Batch, Body, Copies, CopyRequest, DecidedOf, Entry, Read, ReadAnswer, Stored, StoredAt,
+    TransactionId,
 };
 use crate::outbox::Outbox;
 use crate::passed::Passed;
@@ -210,9 +211,6 @@ impl Replica {
         if has_entries {
             self.decided.add_all(from, &batch);
         }
-        if let Some(progress) = &batch.progress {
-            self.decided.confirm(from, progress.all_confirmed, context.homes);
-        }
         if batch.end >= stream.position {
             let home_of = |shard| context.config.owner(context.homes.home(shard), shard);
             self.held.take((from, context.now), &mut batch, home_of);
@@ -380,17 +378,33 @@ impl Replica {
         &self.decided
     }
 
+    /// Drops the decisions of a home with stamps up to this one, but those about which somebody may
+    /// still ask.
+    pub(crate) fn forget_decisions(
+        &mut self,
+        home: Address,
+        (upto, askable): (Stamp, Vec<TransactionId>),
+        homes: &Homes,
+    ) {
+        self.decided.retain(home, (upto, &askable.into_iter().collect()), homes);
+    }
+
     /// Adds decisions that another copy has received.
     pub(crate) fn add_decided(&mut self, decided: impl IntoIterator<Item = DecidedOf>) {
         decided.into_iter().for_each(|decided| self.decided.add(decided));
     }
 
-    /// Returns each stream's position, for a checkpoint.
+    /// Returns each stream's position, for a checkpoint. The entries that are held back precede it.
     pub(crate) fn positions(&self) -> Vec<(Address, u64, u64, bool)> {
         let position = |(home, stream): (&Address, &Stream)| {
-            (*home, stream.start, self.position(*home), stream.is_filled())
+            (*home, stream.start, stream.position, stream.is_filled())
         };
         self.streams.iter().map(position).collect()
+    }
+
+    /// Returns the entries that are held back, for a checkpoint.
+    pub(crate) fn held_entries(&self, homes: &Homes) -> Vec<Entry> {
+        self.held.entries(homes).cloned().collect()
     }
 
     /// Restores a stream's position from a checkpoint.

@@ -75,7 +75,9 @@ impl Config {
         self.is_mine(entry.shard)
             && is_stamp(entry.stamp)
             && entry.writes.iter().all(is_write)
-            && entry.decided.iter().all(|(_, commit)| self.is_commit(commit))
+            && entry.decided.iter().all(|(tid, commit)| {
+                is_client(tid.client, &self.topology) && self.is_commit(commit)
+            })
             && entry.takeover.iter().all(|takeover| is_takeover(takeover))
     }
 
@@ -108,10 +110,14 @@ impl Config {
         })
     }
 
+    /// Returns whether a worker may decide transactions as the home of a shard.
+    fn may_decide(&self, home: Address, shard: ShardId) -> bool {
+        shard.0 < self.shards && self.topology.has(home) && self.owner(home.site, shard) == home
+    }
+
     fn is_progress(&self, progress: &Progress) -> bool {
         let is_held = |(shard, stamp): &(ShardId, Stamp)| self.is_mine(*shard) && is_stamp(*stamp);
         is_stamp(progress.through)
-            && is_stamp(progress.all_confirmed)
             && progress.held.iter().all(is_held)
             && progress.held.is_sorted_by(|(before, _), (shard, _)| before < shard)
             && are_stored(&progress.stored, &self.topology)
@@ -195,7 +201,11 @@ impl Message {
     /// Returns whether a correct worker with the same configuration can have sent the message to
     /// this worker.
     pub(crate) fn is_for(&self, from: Address, config: &Config) -> bool {
-        self.body.is_for(from, config)
+        let epoch = match &self.body {
+            Body::Prepare(prepare) => prepare.epoch,
+            _ => 0,
+        };
+        epoch <= self.epoch && self.body.is_for(from, config)
     }
 
     /// Returns the name of the contents, by which cost tables list steps.
@@ -220,7 +230,7 @@ impl Body {
                 is_stamp(prepare.above)
                     && !prepare.writes.is_empty()
                     && config.are_writes(&prepare.writes)
-                    && config.topology.has(prepare.decision_home)
+                    && config.may_decide(prepare.decision_home, prepare.decision_shard)
             }
             Body::Prepared(_, stamp, overwritten) => {
                 is_stamp(*stamp) && config.is_timestamp(overwritten)
@@ -261,6 +271,9 @@ impl Body {
             | Body::Wanted => true,
             Body::Clock(_, stamp) => is_stamp(*stamp),
             Body::DependencyCheck(check) => config.is_check(from, check),
+            Body::Askable(upto, tids) => {
+                is_stamp(*upto) && tids.iter().all(|tid| is_client(tid.client, &config.topology))
+            }
             Body::DependenciesShown(_, shard) => {
                 config.shows == Shows::AfterDependencies
                     && from.site == config.address.site
@@ -326,6 +339,7 @@ impl Body {
             Body::Clock(..) => "occult Clock",
             Body::DependencyCheck(_) => "occult DependencyCheck",
             Body::DependenciesShown(..) => "occult DependenciesShown",
+            Body::Askable(..) => "occult Askable",
         }
     }
 }
@@ -357,6 +371,7 @@ impl OfProtocol for Message {
             | Body::Handover(_)
             | Body::ClockRequest(_)
             | Body::Clock(..)
+            | Body::Askable(..)
             | Body::Copies(_) => from.site != to.site,
             Body::Passed(..) | Body::DependencyCheck(_) | Body::DependenciesShown(..) => {
                 from.site == to.site
@@ -376,15 +391,23 @@ impl Record {
     pub(crate) fn is_within(&self, config: &Config) -> bool {
         match self {
             Record::Ceiling(stamp) => is_stamp(*stamp),
-            Record::Prepared { writes, assigned, overwritten, decision_home, .. } => {
+            Record::Prepared {
+                writes,
+                assigned,
+                overwritten,
+                decision_home,
+                decision_shard,
+                ..
+            } => {
                 config.are_writes(writes)
                     && is_stamp(*assigned)
                     && config.is_timestamp(overwritten)
-                    && config.topology.has(*decision_home)
+                    && config.may_decide(*decision_home, *decision_shard)
             }
             Record::Ended(_, decision) => config.is_decision(decision),
-            Record::Decided(_, decision, participants, _) => {
+            Record::Decided(_, decision, participants, shard) => {
                 config.is_decision(decision)
+                    && shard.is_none_or(|shard| config.is_mine(shard))
                     && participants.iter().all(|worker| config.topology.has(*worker))
             }
             Record::Executed { answer, writes, stamp, .. } => {
@@ -395,6 +418,7 @@ impl Record {
             Record::Table(table) => config.is_table(table),
             Record::Handover(handover) => config.is_handover(handover),
             Record::Took { shard, last, .. } => config.is_mine(*shard) && is_stamp(*last),
+            Record::Taken(tid) => is_client(tid.client, &config.topology),
             Record::Applied(..) | Record::Started(_) | Record::HomeOf(_) => true,
         }
     }
@@ -432,7 +456,7 @@ impl Part {
         match self {
             Part::Values(values) => values.iter().all(|copied| config.is_copied(copied)),
             Part::Rest(rest) => {
-                let Rest { ceiling, records, hidden, hidden_decisions, .. } = &**rest;
+                let Rest { ceiling, records, hidden, hidden_decisions, held, .. } = &**rest;
                 let Rest { positions, table, taken, decided, .. } = &**rest;
                 is_stamp(*ceiling)
                     && records.iter().all(|record| record.is_within(config))
@@ -448,6 +472,7 @@ impl Part {
                             && is_client(tid.client, &config.topology)
                             && config.is_commit(commit)
                     })
+                    && held.iter().all(|entry| config.is_entry(entry))
                     && table.iter().all(|table| config.is_table(table))
                     && taken.iter().all(|(shard, _)| config.is_mine(*shard))
                     && config.are_decided(decided)

@@ -190,9 +190,8 @@ impl Gateway {
             return self.abort(context, number, AbortCause::OverwriteSet(shard));
         }
         // The commit timestamp attributes the stamp of a written shard to the shard's present home.
-        // This is right only if the shard has not moved since PREPARED. Besides, the new home of a
-        // shard that has decided transactions answers that this one has aborted, even if the shard
-        // has returned since.
+        // This is right only if the shard has not moved since PREPARED. Also, the new home of the
+        // decision shard may have answered a participant that the transaction has aborted.
         let epoch = preparing.epoch;
         let has_moved = |participant: &Participant| {
             let mut keys = participant.writes.iter().map(|(key, _)| context.config.shard_of(key));
@@ -284,7 +283,9 @@ impl Gateway {
         let (to, participants) = (committing.decision_home, committing.participants.clone());
         let body = Body::Commit(tid, committing.commit.clone(), participants);
         let shard = committing.decision_shard;
-        if context.homes.moved_by(shard) > committing.epoch {
+        if context.homes.moved_by(shard) > committing.epoch
+            && context.config.has(Rule::NewHomeDecides)
+        {
             // The decision home may have failed since. Then only the new home can answer.
             let home = context.config.owner(context.homes.home(shard), shard);
             context.out.send(home, Body::ResolveMoved(tid, shard));

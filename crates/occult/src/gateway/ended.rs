@@ -30,7 +30,7 @@ impl Gateway {
             (Some(true), _) | (None, Some(Stage::Ended(Response::Committed { .. }))) => {
                 Fate::Committed
             }
-            // Its home was taken by force.
+            // Its home was taken by force, or its site was removed.
             (None, Some(Stage::Ended(Response::Unknown(_)))) => Fate::Forgotten,
             (Some(false), _) | (None, Some(Stage::Ended(_))) => Fate::Aborted,
             (None, Some(_)) => Fate::Undecided,

@@ -10,7 +10,7 @@ use crate::config::{Config, Rule};
 use crate::message::{Body, ClientId, Commit, DecidedOf, Decision, TransactionId};
 use crate::rare;
 use crate::record::Record;
-use crate::shard::{ShardId, Stamp};
+use crate::shard::ShardId;
 
 impl Home {
     /// COMMIT at the decision home. The transaction is committed once the decision home has
@@ -23,6 +23,8 @@ impl Home {
         participants: Vec<Address>,
     ) {
         let committed = match self.records.get(&tid) {
+            // The client asks the present home as well.
+            Some(Ended::Taken) => return,
             Some(record) => {
                 let committed = matches!(record, Ended::Committed { .. });
                 if !committed {
@@ -76,8 +78,9 @@ impl Home {
     ) {
         let ended = match decision {
             Decision::Commit(commit) => {
+                // A checkpoint has decisions about shown writes as well.
                 if let (Some(shard), Some(stamp)) = (shard, commit.stamp_at(context.site()))
-                    && participants.len() > 1
+                    && self.prepared.contains_key(&tid)
                 {
                     let decided = self.decided.entry((shard, stamp)).or_default();
                     decided.push((tid, commit.clone()));
@@ -92,11 +95,14 @@ impl Home {
                 Ended::Aborted
             }
         };
-        if let Ended::Committed { waiting, commit, .. } = &ended
-            && !waiting.is_empty()
-        {
-            let stamp = commit.stamp_at(context.site()).unwrap_or_default();
-            self.unconfirmed.insert(tid, stamp);
+        if let Ended::Committed { waiting, shard, .. } = &ended {
+            if !waiting.is_empty() {
+                self.unconfirmed.insert(tid);
+            }
+            if let Some(shard) = shard {
+                self.askable.entry(*shard).or_default().insert(tid);
+            }
+            self.reports_askable = true;
         }
         self.records.insert(tid, ended);
     }
@@ -130,7 +136,7 @@ impl Home {
     pub(crate) fn on_decided(
         &mut self,
         context: &mut Context<'_>,
-        from: Address,
+        (from, epoch): (Address, u64),
         tid: TransactionId,
         decision: &Decision,
     ) {
@@ -140,10 +146,10 @@ impl Home {
             // Its sender sends it again.
             return;
         }
-        if self.prepared.get(&tid).is_some_and(|prepared| prepared.decision_home == from)
-            && !self.may_ask(context, tid)
+        if let Some(prepared) = self.prepared.get(&tid)
+            && context.homes.forced(prepared.decision_shard, epoch).any(|it| it.site == from.site)
         {
-            // The shard was taken from the sender by force. Its new home decides.
+            // The sender does not know yet that the shard was taken from it by force.
             return;
         }
         self.end(context, tid, decision);
@@ -171,7 +177,7 @@ impl Home {
             Some(Ended::Committed { waiting, .. }) => {
                 let is_new = waiting.remove(&from);
                 if waiting.is_empty() {
-                    self.unconfirmed.remove(tid);
+                    self.unconfirmed.remove(&tid);
                 }
                 is_new
             }
@@ -183,8 +189,8 @@ impl Home {
     pub(crate) fn on_query(&self, context: &mut Context<'_>, from: Address, tid: TransactionId) {
         let decision = match self.records.get(&tid) {
             Some(Ended::Committed { commit, .. }) => Decision::Commit(commit.clone()),
+            Some(Ended::Taken) | None => return,
             Some(_) => Decision::Abort,
-            None => return,
         };
         context.out.send(from, Body::Decided(tid, decision));
     }
@@ -218,7 +224,7 @@ impl Home {
     /// RESOLVE_MOVED at the present home of a shard whose former home was to decide. The
     /// transaction has committed if its commit came with the shard's data. Otherwise it has
     /// aborted: a former home that hands its data over has decided all transactions before, and
-    /// names the commits that participants have not confirmed. If the shard was taken by force, the
+    /// names the commits about which somebody may still ask. If the shard was taken by force, the
     /// transaction's writes there are lost.
     pub(crate) fn on_resolve_moved(
         &mut self,
@@ -231,7 +237,8 @@ impl Home {
             return;
         }
         let decides = self.prepared.get(&tid).is_some_and(|prepared| prepared.decision_home == me);
-        if decides || self.records.contains_key(&tid) {
+        let record = self.records.get(&tid).filter(|record| !matches!(record, Ended::Taken));
+        if decides || record.is_some() {
             return self.on_query(context, from, tid);
         }
         let known = context.decisions.find(shard, tid);
@@ -272,18 +279,25 @@ impl Home {
         let over = self.records.range(TransactionId { client: earliest, number: 0 }..open);
         let over = over.filter(|(_, record)| match record {
             Ended::Committed { waiting, .. } => waiting.is_empty(),
-            Ended::Aborted | Ended::Executed(_) => true,
+            Ended::Aborted | Ended::Executed(_) | Ended::Taken => true,
         });
         let over: Vec<TransactionId> = over.map(|(tid, _)| *tid).collect();
         for tid in over {
-            self.records.remove(&tid);
+            if let Some(Ended::Committed { shard: Some(shard), .. }) = self.records.remove(&tid)
+                && let Some(tids) = self.askable.get_mut(&shard)
+            {
+                tids.remove(&tid);
+                if tids.is_empty() {
+                    self.askable.remove(&shard);
+                }
+            }
         }
     }
 
     /// Stops waiting for confirmations of a site that has been removed.
     pub(crate) fn stop_waiting_for(&mut self, site: SiteId) {
-        let waiting = self.unconfirmed.all().filter_map(|tid| match self.records.get(&tid) {
-            Some(Ended::Committed { waiting, .. }) => Some((tid, waiting)),
+        let waiting = self.unconfirmed.iter().filter_map(|tid| match self.records.get(tid) {
+            Some(Ended::Committed { waiting, .. }) => Some((*tid, waiting)),
             _ => None,
         });
         let gone: Vec<(TransactionId, Address)> = waiting
@@ -310,6 +324,7 @@ impl Home {
         if !self.waits() {
             return;
         }
+        self.report_askable(context);
         self.send_decisions(context);
         let now = context.now.monotonic;
         let timing = context.config.timing;
@@ -360,29 +375,46 @@ impl Home {
     }
 
     /// Returns commits of several homes that this home has decided for its shown writes in these
-    /// shards, and that some participant has not confirmed.
-    pub(crate) fn unconfirmed_in(
+    /// shards, and about which somebody may still ask.
+    pub(crate) fn askable_in(
         &self,
         config: &Config,
-        of: impl Fn(ShardId) -> bool,
-    ) -> Vec<DecidedOf> {
+        (first, last): (ShardId, ShardId),
+    ) -> impl Iterator<Item = DecidedOf> {
         let me = config.address;
-        let unconfirmed = self.unconfirmed.all().filter_map(|tid| match self.records.get(&tid) {
-            Some(Ended::Committed { commit, shard: Some(shard), .. }) if of(*shard) => {
-                let stamp = commit.stamp_at(me.site)?;
-                let is_hidden = self.decided.contains_key(&(*shard, stamp));
-                (!is_hidden).then(|| (me, *shard, tid, commit.clone()))
+        let askable = self.askable.range(first..=last);
+        let askable = askable.flat_map(|(shard, tids)| tids.iter().map(move |tid| (shard, tid)));
+        askable.filter_map(move |(shard, tid)| match self.records.get(tid) {
+            Some(Ended::Committed { commit, .. }) => {
+                let hidden = self.decided.get(&(*shard, commit.stamp_at(me.site)?));
+                let is_hidden = hidden.into_iter().flatten().any(|(other, _)| other == tid);
+                (!is_hidden).then(|| (me, *shard, *tid, commit.clone()))
             }
             _ => None,
-        });
-        unconfirmed.collect()
+        })
     }
 
-    /// Returns a stamp below which participants have confirmed all commits of several homes that
-    /// this home has decided or will decide.
-    pub(super) fn all_confirmed(&self) -> Stamp {
-        let assigned = self.assigned.values().filter_map(|of| of.first()).map(|(stamp, _)| *stamp);
-        assigned.chain(self.unconfirmed.least()).fold(self.clock, Stamp::min)
+    /// Sends the replicas, from time to time, the commits that this home has decided and about
+    /// which somebody may still ask, so that they forget the others.
+    fn report_askable(&mut self, context: &mut Context<'_>) {
+        let now = context.now.monotonic;
+        let every = context.config.timing.timeout;
+        if !self.reports_askable || self.reported_askable.is_some_and(|at| now.since(at) < every) {
+            return;
+        }
+        let me = context.config.address;
+        self.reported_askable = Some(now);
+        // What it decides next has greater stamps, but for what is prepared.
+        let upto = self.clock;
+        let open = self.prepared.iter().filter(|(_, prepared)| prepared.decision_home == me);
+        let open = open.map(|(tid, _)| *tid);
+        let tids: Vec<TransactionId> =
+            open.chain(self.askable.values().flatten().copied()).collect();
+        self.reports_askable = !tids.is_empty();
+        // This home may have got its own decisions back with a shard.
+        for to in context.targets.iter().copied().chain([me]) {
+            context.out.send(to, Body::Askable(upto, tids.clone()));
+        }
     }
 
     /// Drops what is undecided or hidden in a shard that was taken from this worker by force. The
@@ -391,14 +423,9 @@ impl Home {
     pub(crate) fn drop_shard(&mut self, context: &mut Context<'_>, shard: ShardId) {
         context.store.drop_hidden(shard);
         self.decided.retain(|(of, _), _| *of != shard);
-        for tid in self.unconfirmed.all().collect::<Vec<TransactionId>>() {
-            if let Some(Ended::Committed { shard: Some(of), waiting, .. }) =
-                self.records.get_mut(&tid)
-                && *of == shard
-            {
-                waiting.clear();
-                self.unconfirmed.remove(tid);
-            }
+        for tid in self.askable.remove(&shard).into_iter().flatten() {
+            self.unconfirmed.remove(&tid);
+            self.records.insert(tid, Ended::Taken);
         }
         let held = self.assigned.get(&shard).into_iter().flatten();
         let held: Vec<TransactionId> = held.map(|(_, tid)| *tid).collect();
@@ -421,9 +448,9 @@ impl Home {
 
     /// Sends the commits that participants have not confirmed, unless they were sent lately.
     fn send_decisions(&mut self, context: &mut Context<'_>) {
-        for tid in self.unconfirmed.all() {
-            if let Some(record) = self.records.get_mut(&tid) {
-                send_decision(context, tid, record);
+        for tid in &self.unconfirmed {
+            if let Some(record) = self.records.get_mut(tid) {
+                send_decision(context, *tid, record);
             }
         }
     }

@@ -35,6 +35,7 @@ impl Home {
             Record::Decided(tid, decision, participants, shard) => {
                 self.note_decided(context, (tid, shard), decision, participants);
             }
+            Record::Taken(tid) => drop(self.records.insert(tid, Ended::Taken)),
             Record::Applied(tid, from) => {
                 self.note_applied(from, tid);
             }
@@ -96,6 +97,7 @@ impl Home {
                 let waiting = waiting.iter().copied().collect();
                 Record::Decided(*tid, Decision::Commit(commit.clone()), waiting, *shard)
             }
+            Ended::Taken => Record::Taken(*tid),
             Ended::Executed(answer) => Record::Executed {
                 tid: *tid,
                 answer: answer.clone(),

@@ -178,7 +178,6 @@ impl Home {
             through: self.clock,
             held: held.collect(),
             stored: self.stored(context.others, context.site(), context.unread()),
-            all_confirmed: self.all_confirmed(),
         }
     }
 
@@ -280,9 +279,9 @@ impl Home {
         let first = place.map_or(ShardId(0), |(shard, _)| shard);
         let end = copies.last().filter(|_| !last);
         let end = end.map_or(ShardId(u16::MAX), |copied| context.config.shard_of(&copied.key));
-        let is_here = |shard| (first..=end).contains(&shard) && of(shard);
-        let mut decided = context.decisions.within(is_here);
-        decided.extend(self.unconfirmed_in(context.config, is_here));
+        let mut decided = context.decisions.within(first, end);
+        decided.extend(self.askable_in(context.config, (first, end)));
+        decided.retain(|(_, shard, ..)| of(*shard));
         let copies = Copies { start, position, after, copies, epoch, taken, decided, last };
         context.out.send(to, Body::Copies(copies));
     }

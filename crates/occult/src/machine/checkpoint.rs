@@ -41,10 +41,11 @@ impl Occult {
                     .collect(),
                 hidden: self.store.all_hidden(),
                 hidden_decisions: self.home.hidden_decisions(),
+                held: self.replica.held_entries(&self.homes),
                 positions: self.replica.positions(),
                 table: self.moving.knows_table().then(|| self.table()),
                 taken: self.store.taken().collect(),
-                decided: self.replica.decisions().within(|_| true),
+                decided: self.replica.decisions().all(),
             })));
         }
         if checkpoint.complete {
@@ -55,6 +56,13 @@ impl Occult {
         let copied = values.last()?;
         checkpoint.after = Some((self.config.shard_of(&copied.key), copied.key.clone()));
         Some(Part::Values(values))
+    }
+
+    /// Applies the entries that the checkpoint has held back. All values are restored.
+    pub(crate) fn apply_restored(&mut self) {
+        for entry in std::mem::take(&mut self.restored) {
+            self.store.apply(&entry);
+        }
     }
 
     /// Restores a part.
@@ -72,6 +80,7 @@ impl Occult {
                     records,
                     hidden,
                     hidden_decisions,
+                    held,
                     positions,
                     table,
                     taken,
@@ -94,6 +103,8 @@ impl Occult {
                 for decided in hidden_decisions {
                     self.home.restore_decision(decided);
                 }
+                // The values on which they act come in later parts.
+                self.restored = held;
                 for position in positions {
                     self.replica.restore(position);
                 }

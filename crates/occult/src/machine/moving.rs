@@ -448,8 +448,8 @@ impl Occult {
         let is_first = after.is_none();
         let mut decided = Vec::new();
         if is_first {
-            decided = self.replica.decisions().within(|of| of == shard);
-            decided.extend(self.home.unconfirmed_in(&self.config, |of| of == shard));
+            decided = self.replica.decisions().within(shard, shard);
+            decided.extend(self.home.askable_in(&self.config, (shard, shard)));
         }
         let handover = Handover { shard, number, after, last, copies, decided, losses, done };
         self.out.send(from, Body::Handover(handover));
@@ -535,7 +535,7 @@ impl Occult {
     /// Returns the entries of the stream that bring a shard's data to its replicas.
     fn parts_of(&self, shard: ShardId, (number, from): (u64, SiteId), last: Stamp) -> Vec<Entry> {
         let (mut parts, mut place, mut losses) = (Vec::new(), None, self.homes.losses(shard));
-        let mut inherited = self.replica.decisions().within(|of| of == shard);
+        let mut inherited = self.replica.decisions().within(shard, shard);
         loop {
             let of = |other| other == shard;
             let (copies, done) = self.store.copies(place.as_ref(), of, Stamp::ZERO, PART_KEYS);

@@ -1,25 +1,18 @@
 //! Decisions that came with the data of homes: the next home of a shard needs them if it takes the
 //! shard over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use solera_machine::Address;
 
 use crate::message::{Batch, Commit, DecidedOf, TransactionId};
 use crate::shard::{Homes, ShardId, Stamp};
 
-type Of = BTreeMap<(Stamp, TransactionId), (ShardId, Box<Commit>)>;
-
-/// The decisions of each home that a replica knows, by the stamps of their writes there.
+/// The decisions that a replica knows, by the shard whose home has decided, with that home.
 ///
-/// They are kept until the home reports that all participants have confirmed the commits.
+/// A decision is kept until the home reports that nobody asks about it any more.
 #[derive(Debug, Default)]
-pub(crate) struct Decisions {
-    of: BTreeMap<Address, Of>,
-    /// Decisions of homes from which the shards were taken by force since. These homes do not learn
-    /// which participants have not confirmed the commits.
-    taken: BTreeMap<Address, Of>,
-}
+pub(crate) struct Decisions(BTreeMap<ShardId, BTreeMap<TransactionId, (Address, Box<Commit>)>>);
 
 impl Decisions {
     /// Adds the decisions that came with a part of a home's stream.
@@ -34,43 +27,48 @@ impl Decisions {
         }
     }
 
-    /// Adds a decision, unless it is known.
+    /// Adds a decision.
     pub(super) fn add(&mut self, (home, shard, tid, commit): DecidedOf) {
-        let stamp = commit.stamp_at(home.site).unwrap_or_default();
-        let is_taken = self.taken.get(&home).is_some_and(|of| of.contains_key(&(stamp, tid)));
-        if !is_taken {
-            self.of.entry(home).or_default().insert((stamp, tid), (shard, commit));
-        }
+        self.0.entry(shard).or_default().insert(tid, (home, commit));
     }
 
-    /// Drops the decisions of a home with stamps below this one, because all participants have
-    /// confirmed them.
-    pub(super) fn confirm(&mut self, home: Address, below: Stamp, homes: &Homes) {
-        let Some(of) = self.of.get_mut(&home) else { return };
-        while let Some(first) = of.first_entry().filter(|first| first.key().0 < below) {
-            let (key, (shard, commit)) = first.remove_entry();
-            let is_gone = homes.home(shard) != home.site;
-            let mut former = homes.former(shard).iter().filter(|former| former.site == home.site);
-            if is_gone && former.any(|former| former.forced) {
-                self.taken.entry(home).or_default().insert(key, (shard, commit));
-            }
-        }
+    /// Drops the decisions of a home with stamps up to this one, but those about which somebody may
+    /// still ask. Keeps those of a tenure that a forced move has ended: the home does not learn who
+    /// may still ask about them.
+    pub(super) fn retain(
+        &mut self,
+        of: Address,
+        (upto, askable): (Stamp, &BTreeSet<TransactionId>),
+        homes: &Homes,
+    ) {
+        self.0.retain(|shard, decided| {
+            decided.retain(|tid, (home, commit)| {
+                let stamp = commit.stamp_at(home.site).unwrap_or_default();
+                let is_taken = || {
+                    let mut forced = homes.forced(*shard, 0).filter(|it| it.site == home.site);
+                    forced.any(|it| it.last.is_none_or(|last| stamp <= last))
+                };
+                *home != of || stamp > upto || askable.contains(tid) || is_taken()
+            });
+            !decided.is_empty()
+        });
     }
 
     /// Returns the commit of a transaction whose decision came with data of this shard, if it is
     /// known.
     pub(crate) fn find(&self, shard: ShardId, tid: TransactionId) -> Option<&Commit> {
-        let mut all = self.of.values().chain(self.taken.values()).flatten();
-        let found = all.find(|((_, known), (of, _))| *known == tid && *of == shard);
-        found.map(|(_, (_, commit))| &**commit)
+        self.0.get(&shard)?.get(&tid).map(|(_, commit)| &**commit)
     }
 
-    /// Returns the decisions that came with data of these shards.
-    pub(crate) fn within(&self, of: impl Fn(ShardId) -> bool) -> Vec<DecidedOf> {
-        let all = self.of.iter().chain(&self.taken);
-        let all = all.flat_map(|(home, decided)| decided.iter().map(move |it| (home, it)));
-        let all = all.filter(|(_, (_, (shard, _)))| of(*shard));
-        all.map(|(home, ((_, tid), (shard, commit)))| (*home, *shard, *tid, commit.clone()))
-            .collect()
+    /// Returns the decisions that came with data of the shards from `first` to `last`.
+    pub(crate) fn within(&self, first: ShardId, last: ShardId) -> Vec<DecidedOf> {
+        let all = self.0.range(first..=last);
+        let all = all.flat_map(|(shard, decided)| decided.iter().map(move |it| (*shard, it)));
+        all.map(|(shard, (tid, (home, commit)))| (*home, shard, *tid, commit.clone())).collect()
+    }
+
+    /// Returns all decisions.
+    pub(crate) fn all(&self) -> Vec<DecidedOf> {
+        self.within(ShardId(0), ShardId(u16::MAX))
     }
 }

@@ -246,6 +246,13 @@ impl HeldShards {
         self.shards.values().any(|held| !held.parts.is_empty())
     }
 
+    /// Returns the entries that wait, in the order of each shard.
+    pub(super) fn entries(&self, homes: &Homes) -> impl Iterator<Item = &Entry> {
+        let valid = self.shards.iter();
+        let valid = valid.filter(|(shard, held)| homes.home(**shard) == held.home.site);
+        valid.flat_map(|(_, held)| &held.parts).flat_map(|part| &part.entries)
+    }
+
     /// Returns the number of writes that wait.
     pub(super) fn writes(&self) -> usize {
         let parts = self.shards.values().flat_map(|held| &held.parts);

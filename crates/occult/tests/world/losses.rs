@@ -71,6 +71,7 @@ impl World {
 /// of its key.
 pub(crate) fn read_after_losses(history: &History, lost: &Lost) -> Vec<String> {
     let is_lost = |key: &String, id| lost.shown.contains(&(key.clone(), id));
+    let is_unshown = |key: &String, id| lost.unshown.contains(&(key.clone(), id));
     let mut committed: Vec<&Transaction> = history.transactions.iter().collect();
     committed.retain(|transaction| transaction.outcome == Outcome::Committed);
     committed.sort_by_key(|transaction| (transaction.session, transaction.order));
@@ -88,7 +89,9 @@ pub(crate) fn read_after_losses(history: &History, lost: &Lost) -> Vec<String> {
                 },
             };
             let is_gone = id.is_some_and(|id| is_lost(key, id));
-            let is_read = matches!(operation, Operation::Read(_));
+            // A transaction may read its own write, which is lost as well.
+            let is_own = id.is_some_and(|id| is_unshown(key, id));
+            let is_read = matches!(operation, Operation::Read(_)) && !is_own;
             if is_read && !is_gone && seen.contains(&(*session, key.as_str())) {
                 missed.push(format!(
                     "session {session} depends on a lost write of {key}, and transaction {order} has read {id:?}"

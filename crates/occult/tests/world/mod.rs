@@ -16,8 +16,8 @@ use solera_data::Key;
 use solera_machine::{Address, AskId, Machine, Now, RequestId, Topology};
 use solera_membership::Members;
 use solera_occult::{
-    Answer, Command, Config, Event, Input, LockScope, Move, Occult, Output, Question, Recovery,
-    Response, Rule, Scheme, ShardId, Shows, StaleReads, Timing,
+    Answer, Checkpoint, Command, Config, Event, Input, LockScope, Move, Occult, Output, Question,
+    Recovery, Response, Rule, Scheme, ShardId, Shows, StaleReads, Timing,
 };
 use solera_random::Random;
 use solera_time::{Monotonic, Physical, SiteId};
@@ -36,6 +36,9 @@ const FORCED_MS: u64 = 2_000;
 const TAKEN_MS: u64 = 4_100;
 /// Time when sessions end.
 const LAST_MS: u64 = 5_000;
+/// Time for which clocks must have passed all stamps at the end, in microseconds, if all sites are
+/// to be read together.
+const MARGIN_US: u64 = 500_000;
 /// Time when the world ends.
 const END_MS: u64 = 9_000;
 
@@ -90,8 +93,11 @@ pub(crate) struct World {
     pub(crate) dead: Option<SiteId>,
     /// Answers that arrive in the next step.
     answers: Vec<(Address, AskId, Answer)>,
-    /// The journal of each worker.
+    /// The parts of each worker's last checkpoint, and its journal since.
+    checkpoints: BTreeMap<Address, Vec<Vec<u8>>>,
     journals: BTreeMap<Address, Vec<Vec<u8>>>,
+    /// Determines the checkpoints.
+    keeper: Random,
     /// Workers that crash when they next send or record something.
     doomed: BTreeSet<Address>,
     /// Workers whose crash was not reported to the sessions yet.
@@ -155,7 +161,7 @@ impl World {
             history.transactions.append(&mut reader.transactions);
         }
         let slowest = world.clocks.iter().min().expect("there are sites") + world.now / 1_000;
-        let passed = world.stamps.values().all(|(_, stamp)| *stamp < slowest);
+        let passed = world.stamps.values().all(|(_, stamp)| *stamp + MARGIN_US < slowest);
         unfinished.extend(sessions.differences(passed));
         unfinished.append(&mut reader.missed);
         // Prints the history to help the investigation of a seed.
@@ -228,7 +234,9 @@ impl World {
             moves: BTreeMap::new(),
             dead: None,
             answers: Vec::new(),
+            checkpoints: BTreeMap::new(),
             journals: BTreeMap::new(),
+            keeper: Random::new(seed ^ 0x5eed),
             doomed: BTreeSet::new(),
             lost: Vec::new(),
             workers,
@@ -325,6 +333,9 @@ impl World {
         let config = self.configs.get_mut(&victim).expect("it exists");
         config.incarnation += 1;
         let mut recovery = Recovery::new(config.clone(), &self.members);
+        for part in self.checkpoints.get(&victim).into_iter().flatten() {
+            recovery.take_part(part).expect("a part of this worker's checkpoint");
+        }
         for record in self.journals.get(&victim).into_iter().flatten() {
             recovery.take_record(record).expect("a record of this worker");
         }
@@ -336,9 +347,34 @@ impl World {
         self.lost.push(victim);
     }
 
+    /// Replaces a worker's journal by a checkpoint.
+    fn write_checkpoint(&mut self, of: Address) {
+        if self.is_down(of) {
+            return;
+        }
+        self.collect(of);
+        if self.is_down(of) {
+            return;
+        }
+        let worker = &self.workers[&of];
+        let (mut checkpoint, mut parts) = (Checkpoint::default(), Vec::new());
+        while let Some(part) = worker.next_part(&mut checkpoint, 3) {
+            let mut bytes = Vec::new();
+            Occult::encode_part(&part, &mut bytes);
+            parts.push(bytes);
+        }
+        self.checkpoints.insert(of, parts);
+        self.journals.remove(&of);
+    }
+
     /// Injects a fault from time to time.
     fn faults(&mut self) {
         let sites = self.shape.sites;
+        if self.keeper.one_in(150) {
+            let all: Vec<Address> = self.workers.keys().copied().collect();
+            let worker = all[self.keeper.index(all.len())];
+            self.write_checkpoint(worker);
+        }
         if self.random.one_in(300) && sites > 1 {
             let a = self.random.index(sites);
             let b = (a + 1 + self.random.index(sites - 1)) % sites;

@@ -243,6 +243,10 @@ impl Sessions {
             let other = some_worker(world);
             if !world.is_down(other) {
                 self.sessions[at].at = other;
+                let idle = |it: &Self| matches!(it.sessions[at].state, State::Idle(_));
+                if !self.may_go_on(world, at) || !idle(self) {
+                    return;
+                }
             }
         }
         let count = match world.random.below(5) {
