@@ -37,15 +37,28 @@ pub trait LevelMarker: sealed::Sealed + Copy + 'static {
 )]
 pub trait AtLeast<Weaker: LevelMarker>: LevelMarker {}
 
-/// A level that has a join with `Other`. Any two levels have a join.
+/// A level that has a join and a meet with `Other`. Any two levels have both.
 pub trait JoinWith<Other: LevelMarker>: LevelMarker {
     /// Strongest level that is not stronger than either level: the level of a value that depends on
     /// values of both.
     type Join: LevelMarker;
+    /// Weakest level that is not weaker than either level: the level of a read that two policies
+    /// require.
+    type Meet: LevelMarker;
 }
 
 /// Strongest level that is not stronger than either level.
 pub type Join<One, Other> = <One as JoinWith<Other>>::Join;
+
+/// Weakest level that is not weaker than either level.
+///
+/// ```
+/// use solera_ipa::level::{Causal, LevelMarker, LocalQuorum, Meet};
+///
+/// // No other level is at least as strong as both.
+/// assert_eq!(<Meet<Causal, LocalQuorum>>::LEVEL.name(), "linearizable");
+/// ```
+pub type Meet<One, Other> = <One as JoinWith<Other>>::Meet;
 
 /// Defines the levels.
 macro_rules! levels {
@@ -64,6 +77,7 @@ macro_rules! levels {
 
         impl JoinWith<$level> for $level {
             type Join = $level;
+            type Meet = $level;
         }
     )*};
 }
@@ -87,15 +101,17 @@ levels! {
     Eventual;
 }
 
-/// States the join of two levels, in both orders.
+/// States the join and the meet of two levels, in both orders.
 macro_rules! join {
-    ($one:ident, $other:ident => $join:ident) => {
+    ($one:ident, $other:ident => $join:ident, $meet:ident) => {
         impl JoinWith<$other> for $one {
             type Join = $join;
+            type Meet = $meet;
         }
 
         impl JoinWith<$one> for $other {
             type Join = $join;
+            type Meet = $meet;
         }
     };
 }
@@ -121,16 +137,17 @@ macro_rules! weaker {
     ($($strong:ident: $($weak:ident)+;)*) => {$($(
         impl AtLeast<$weak> for $strong {}
 
-        join!($strong, $weak => $weak);
+        join!($strong, $weak => $weak, $strong);
     )+)*};
 }
 
 order!(weaker);
 
-/// States the joins of levels that are not comparable.
+/// States the joins of levels that are not comparable. Of any two such levels, only the strongest
+/// level of all is as strong as both.
 macro_rules! incomparable {
     ($($one:ident, $other:ident => $join:ident;)*) => {$(
-        join!($one, $other => $join);
+        join!($one, $other => $join, Linearizable);
     )*};
 }
 

@@ -1,11 +1,11 @@
-//! Compares the order and the joins of levels as types with those of `solera_levels`, and checks
+//! Compares the order, the joins and the meets of levels as types with those of `solera_levels`, and checks
 //! which traits values of each level implement.
 
 use std::marker::PhantomData;
 
 use solera_ipa::level::{
-    AtLeast, Causal, Eventual, Join, LevelMarker, Linearizable, LocalQuorum, PcPsi, Por, Quorum,
-    Speculative,
+    AtLeast, Causal, Eventual, Join, LevelMarker, Linearizable, LocalQuorum, Meet, PcPsi, Por,
+    Quorum, Speculative,
 };
 use solera_ipa::{Answer, At, Interval, Rushed};
 use solera_levels::{Lattice, Level};
@@ -52,7 +52,7 @@ fn there_is_a_type_for_each_level() {
 }
 
 #[test]
-fn order_and_joins_are_those_of_the_lattice() {
+fn order_joins_and_meets_are_those_of_the_lattice() {
     let lattice = Lattice::builtin();
     let mut pairs = 0;
     macro_rules! compare {
@@ -62,6 +62,9 @@ fn order_and_joins_are_those_of_the_lattice() {
             assert_eq!(join, one.join(other), "{one} {other}");
             let [one_label, other_label] = [one, other].map(|level| lattice.of(level));
             assert_eq!(lattice.of(join), lattice.join(one_label, other_label), "{one} {other}");
+            let meet = <Meet<$one, $other> as LevelMarker>::LEVEL;
+            assert_eq!(meet, one.meet(other), "{one} {other}");
+            assert_eq!(lattice.of(meet), lattice.meet(one_label, other_label), "{one} {other}");
             let is_at_least = implements!($one: AtLeast<$other>);
             assert_eq!(is_at_least, one.at_least(other), "{one} {other}");
             assert_eq!(is_at_least, lattice.at_least(one_label, other_label), "{one} {other}");

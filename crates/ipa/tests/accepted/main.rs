@@ -24,6 +24,7 @@ programs! {
     answer_as_bool
     answer_compared
     answer_without_perhaps
+    both_levels
     call_method
     compare
     dereference
