@@ -36,6 +36,21 @@
 //! # }
 //! ```
 //!
+//! A single method may have a policy of its own: `under` returns the same value with a further
+//! policy. Of two that conflict, the stronger one holds, as [`Strengthen`] describes.
+//!
+//! ```no_run
+//! use solera::ipa::{Causal, Consistency, Consistent, Set, level};
+//!
+//! # async fn example(mut client: solera::Client) -> Result<(), solera::Error> {
+//! let members = Set::open(&mut client, "members", Consistency::<level::Causal>::new()).await?;
+//! let checked = members.under(Consistency::<level::Linearizable>::new())?;
+//! let about: Causal<i64> = members.size(&mut client).await?;
+//! let is_member: Consistent<bool> = checked.contains(&mut client, "ann").await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The programs `tickets` and `retwis` in the repository's folder `examples` are whole services
 //! with these types.
 //!
@@ -53,13 +68,16 @@ mod list;
 mod policy;
 mod pool;
 mod set;
+mod strengthen;
 
 use crate::client::Client;
 pub use crate::declared::Declared;
 use crate::error::Error;
 pub use counter::Counter;
 pub use list::List;
-pub use policy::{Consistency, CountPolicy, ErrorTolerance, LatencyBound, Policy, Wanted};
+pub use policy::{
+    Consistency, CountPolicy, ErrorTolerance, LatencyBound, LatencyBoundAtLeast, Policy, Wanted,
+};
 pub use pool::{BoundedCounter, Pool, Taken};
 pub use set::Set;
 #[doc(no_inline)]
@@ -69,17 +87,39 @@ pub use solera_ipa::{
 };
 #[doc(no_inline)]
 pub use solera_levels::Level;
+pub use strengthen::{Strengthen, Stronger};
 
-/// Checks that the space of a key has a type, or none if `or_none`, and what `check` requires.
-/// Returns the key.
-async fn opened(
-    client: &mut Client,
+/// Key of a value that a program has opened.
+#[derive(Clone, Debug)]
+struct Opened {
     key: String,
-    (of_type, or_none): (&str, bool),
-    check: impl FnOnce(&Declared) -> Result<(), Error>,
-) -> Result<String, Error> {
-    let space = client.declared(&key).await?;
-    space.expect_type(of_type, or_none)?;
-    check(space)?;
-    Ok(key)
+    space: Declared,
+}
+
+impl Opened {
+    /// Checks that the space of a key has a type, or none if `or_none`, and what `check` requires.
+    async fn new(
+        client: &mut Client,
+        key: String,
+        (of_type, or_none): (&str, bool),
+        check: impl FnOnce(&Declared) -> Result<(), Error>,
+    ) -> Result<Opened, Error> {
+        let space = client.declared(&key).await?;
+        space.expect_type(of_type, or_none)?;
+        check(space)?;
+        let space = space.clone();
+        Ok(Opened { key, space })
+    }
+
+    /// Combines the value's policy with a further one, if the space permits it.
+    fn strengthen<P, Q>(&self, policy: P, further: Q) -> Result<Stronger<P, Q>, Error>
+    where
+        P: Strengthen<Q>,
+        Q: CountPolicy,
+    {
+        // A space that offers both levels is at least as strong as their meet, so the combination
+        // needs no check.
+        further.check(&self.space)?;
+        Ok(policy.strengthen(further))
+    }
 }

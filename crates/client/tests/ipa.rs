@@ -112,6 +112,11 @@ async fn values_are_opened_with_policies() -> Result<(), Error> {
     let ann: Causal<bool> = retweets.contains(&mut client, "ann").await?;
     assert!(*ann.endorse());
 
+    let strong = Consistency::<level::Linearizable>::new();
+    let checked = retweets.under(strong)?;
+    let bob: Consistent<bool> = checked.contains(&mut client, "bob").await?;
+    assert!(!*bob);
+
     let tickets = Pool::open(&mut client, "t:concert", causal).await?;
     tickets.grow(&mut client, 100).await?;
     let text = match tickets.take(&mut client, 2).await? {
@@ -211,6 +216,143 @@ async fn the_size_of_a_set_may_have_its_own_policy() {
     assert!(!*found);
     let size: Causal<i64> = set.size(&mut client).await.unwrap();
     assert_eq!(*size.endorse(), 1);
+}
+
+/// The causal spaces answer strong reads only if all sites do.
+#[tokio::test]
+async fn each_reading_method_may_have_a_stronger_policy_than_its_value() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let client = &mut client;
+    let counter = Counter::open(client, "v:1", CAUSAL).await.unwrap();
+    counter.add(client, 7).await.unwrap();
+    let set = Set::open(client, "r:1", CAUSAL).await.unwrap();
+    set.add(client, "ann").await.unwrap();
+    let list = List::open(client, "l:1", CAUSAL).await.unwrap();
+    list.push(client, "hello").await.unwrap();
+    let stock = BoundedCounter::open(client, "b:1", CAUSAL).await.unwrap();
+    stock.add(client, 5).await.unwrap();
+    let pool = Pool::open(client, "t:1", CAUSAL).await.unwrap();
+    pool.grow(client, 3).await.unwrap();
+
+    let exact = counter.under(STRONG).unwrap();
+    let checked = set.under(STRONG).unwrap();
+    let counted = set.size_under(STRONG).unwrap();
+    let complete = list.under(STRONG).unwrap();
+    let units = stock.under(STRONG).unwrap();
+    let left = pool.under(STRONG).unwrap();
+    let mut there = cluster.client(1).await.unwrap();
+    let read: Consistent<i64> = exact.read(&mut there).await.unwrap();
+    assert_eq!(*read, 7);
+    let read: Consistent<bool> = checked.contains(&mut there, "ann").await.unwrap();
+    assert!(*read);
+    let read: Consistent<BTreeSet<String>> = checked.elements(&mut there).await.unwrap();
+    assert_eq!(read.len(), 1);
+    let read: Consistent<i64> = checked.size(&mut there).await.unwrap();
+    assert_eq!(*read, 1);
+    let read: Consistent<i64> = counted.size(&mut there).await.unwrap();
+    assert_eq!(*read, 1);
+    let read: Consistent<Vec<String>> = complete.newest(&mut there, 2).await.unwrap();
+    assert_eq!(*read, ["hello"]);
+    let read: Consistent<i64> = units.read(&mut there).await.unwrap();
+    assert_eq!(*read, 5);
+    let read: Consistent<i64> = left.left(&mut there).await.unwrap();
+    assert_eq!(*read, 3);
+
+    cut_off(&cluster, "3", ["1", "2"]).await;
+    for (method, refused) in [
+        ("counter", exact.read(client).await.err()),
+        ("contains", checked.contains(client, "ann").await.err()),
+        ("elements", checked.elements(client).await.err()),
+        ("size", checked.size(client).await.err()),
+        ("size alone", counted.size(client).await.err()),
+        ("newest", complete.newest(client, 2).await.err()),
+        ("units", units.read(client).await.err()),
+        ("left", left.left(client).await.err()),
+        // A weaker policy does not weaken the value's.
+        ("weaker", exact.under(CAUSAL).unwrap().read(client).await.err()),
+        ("weaker size", checked.size_under(EVENTUAL).unwrap().size(client).await.err()),
+    ] {
+        let refused = refused.unwrap_or_else(|| panic!("{method} is weak"));
+        assert_eq!(refused.code(), Some("UNAVAILABLE"), "{method}: {refused}");
+    }
+    // The policies of the values, and of the other methods, are still what they were.
+    let read: Causal<i64> = counter.read(client).await.unwrap();
+    assert_eq!(*read.endorse(), 7);
+    let read: Causal<bool> = set.contains(client, "ann").await.unwrap();
+    assert!(*read.endorse());
+    let read: Causal<bool> = counted.contains(client, "ann").await.unwrap();
+    assert!(*read.endorse());
+    let read: Causal<Vec<String>> = list.newest(client, 2).await.unwrap();
+    assert_eq!(*read.endorse(), ["hello"]);
+    let read: Causal<i64> = stock.read(client).await.unwrap();
+    assert_eq!(*read.endorse(), 5);
+    let read: Causal<i64> = pool.left(client).await.unwrap();
+    assert_eq!(*read.endorse(), 3);
+}
+
+#[tokio::test]
+async fn a_level_and_a_bound_return_the_strongest_value_in_time_from_this_level_on() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let client = &mut client;
+    let long = LatencyBound(Duration::from_secs(3600));
+    let short = LatencyBound(Duration::from_millis(20));
+    let pool = Pool::open(client, "t:show", CAUSAL).await.unwrap();
+    pool.grow(client, 3).await.unwrap();
+    let left: Rushed<i64> = pool.under(long).unwrap().left(client).await.unwrap();
+    assert!(matches!(left, Rushed::Consistent(left) if *left == 3), "{left:?}");
+    let rushed = Pool::open(client, "t:show", long).await.unwrap();
+    let least = rushed.under(CAUSAL).unwrap();
+    let left: Rushed<i64> = least.left(client).await.unwrap();
+    assert!(matches!(left, Rushed::Consistent(left) if *left == 3), "{left:?}");
+
+    // The value of every site does not arrive any more.
+    cut_off(&cluster, "3", ["1", "2"]).await;
+    for bounded in [pool.under(short).unwrap(), least.under(short).unwrap()] {
+        let left = bounded.left(client).await.unwrap();
+        assert_eq!(left.level(), Level::Causal);
+        let left: Causal<i64> = left.at_least::<level::Causal>().unwrap();
+        assert_eq!(*left.endorse(), 3);
+    }
+    let short = Pool::open(client, "t:show", short).await.unwrap();
+    assert!(matches!(short.left(client).await.unwrap(), Rushed::Causal(_)));
+    for refused in [
+        short.under(STRONG).unwrap().left(client).await,
+        least.under(STRONG).unwrap().left(client).await,
+    ] {
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Some("UNAVAILABLE"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_tolerance_and_a_level_return_an_interval_or_an_exact_value() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let client = &mut client;
+    let (five, soon) = (ErrorTolerance::percent(5), LatencyBound(Duration::from_millis(20)));
+    let weak = Counter::open(client, "v:1", CAUSAL).await.unwrap();
+    weak.add(client, 1000).await.unwrap();
+    let bounded = weak.under(five).unwrap();
+    for counter in [&bounded, &bounded.under(EVENTUAL).unwrap(), &bounded.under(soon).unwrap()] {
+        let read: Interval<i64> = counter.read(client).await.unwrap();
+        assert!(read.contains(1000) && read.width() <= 50, "{read}");
+    }
+    let exact = bounded.under(STRONG).unwrap();
+    let read: Consistent<i64> = exact.read(client).await.unwrap();
+    assert_eq!(*read, 1000);
+
+    let set = Set::open(client, "r:1", CAUSAL).await.unwrap().size_under(five).unwrap();
+    set.add(client, "ann").await.unwrap();
+    let found: Causal<bool> = set.contains(client, "ann").await.unwrap();
+    assert!(*found.endorse());
+    let size: Interval<i64> = set.size(client).await.unwrap();
+    assert!(size.contains(1), "{size}");
+    let both = set.under(STRONG).unwrap();
+    let found: Consistent<bool> = both.contains(client, "ann").await.unwrap();
+    let size: Consistent<i64> = both.size(client).await.unwrap();
+    assert!(*found && *size == 1);
 }
 
 #[tokio::test]
@@ -366,6 +508,41 @@ async fn a_value_is_opened_only_as_its_space_declares() {
     ] {
         assert!(opened.is_none(), "{opened:?}");
     }
+}
+
+#[tokio::test]
+async fn a_further_policy_is_accepted_only_as_the_space_declares() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let client = &mut client;
+    let five = ErrorTolerance::percent(5);
+    let views = Counter::open(client, "v:1", five).await.unwrap();
+    let plain = Counter::open(client, "x", CAUSAL).await.unwrap();
+    let set = Set::open(client, "x", CAUSAL).await.unwrap();
+    let list = List::open(client, "x", EVENTUAL).await.unwrap();
+    let pool = Pool::open(client, "t:1", CAUSAL).await.unwrap();
+    let stock = BoundedCounter::open(client, "b:1", CAUSAL).await.unwrap();
+    let soon = LatencyBound(Duration::from_millis(5));
+    let wrong = ErrorTolerance::percent(1);
+    let weak = "space 'default' has level causal, not linearizable";
+    for (refused, expected) in [
+        (
+            reason(views.under(wrong).map(drop)),
+            "space 'views' has an error tolerance of 5%, not 1%",
+        ),
+        (reason(plain.under(five).map(drop)), "space 'default' has no error bound"),
+        (reason(plain.under(STRONG).map(drop)), weak),
+        (reason(plain.under(soon.at_least::<level::Linearizable>()).map(drop)), weak),
+        (reason(set.under(STRONG).map(drop)), weak),
+        (reason(set.size_under(STRONG).map(drop)), weak),
+        (reason(set.size_under(five).map(drop)), "space 'default' has no error bound"),
+        (reason(list.under(STRONG).map(drop)), weak),
+        (reason(pool.under(five).map(drop)), "space 'tickets' has no error bound"),
+        (reason(stock.under(five).map(drop)), "space 'stock' has no error bound"),
+    ] {
+        assert!(refused.starts_with(expected), "{refused}");
+    }
+    assert!(plain.under(soon).is_ok() && list.under(CAUSAL).is_ok());
 }
 
 #[tokio::test]

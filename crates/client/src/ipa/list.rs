@@ -2,7 +2,7 @@
 
 use solera_resp::Value;
 
-use super::{Declared, Policy, opened};
+use super::{Declared, Opened, Policy, Strengthen, Stronger};
 use crate::client::Client;
 use crate::commands;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::error::Error;
 /// A list of texts in the order of their times, in a space of type `list` or without a type.
 #[derive(Clone, Debug)]
 pub struct List<P> {
-    key: String,
+    at: Opened,
     policy: P,
 }
 
@@ -25,8 +25,22 @@ impl<P: Policy> List<P> {
         policy: P,
     ) -> Result<List<P>, Error> {
         let check = |space: &Declared| policy.check(space);
-        let key = opened(client, key.into(), ("list", true), check).await?;
-        Ok(List { key, policy })
+        let at = Opened::new(client, key.into(), ("list", true), check).await?;
+        Ok(List { at, policy })
+    }
+
+    /// Returns the list with a further policy for its reads. Of two policies that conflict, the
+    /// [stronger](super::Strengthen) one holds.
+    ///
+    /// # Errors
+    /// [`Error::Policy`] if the key's space contradicts the policy.
+    pub fn under<Q: Policy>(&self, policy: Q) -> Result<List<Stronger<P, Q>>, Error>
+    where
+        P: Strengthen<Q>,
+        Stronger<P, Q>: Policy,
+    {
+        let policy = self.at.strengthen(self.policy, policy)?;
+        Ok(List { at: self.at.clone(), policy })
     }
 
     /// Appends an element. The server's clock determines its place among those of other sites.
@@ -34,7 +48,7 @@ impl<P: Policy> List<P> {
     /// # Errors
     /// See [`Client::command`].
     pub async fn push(&self, client: &mut Client, element: &str) -> Result<(), Error> {
-        let request = [b"SOLERA.PUSH", self.key.as_bytes(), element.as_bytes()];
+        let request = [b"SOLERA.PUSH", self.at.key.as_bytes(), element.as_bytes()];
         client.call(&request).await.map(drop)
     }
 
@@ -50,7 +64,7 @@ impl<P: Policy> List<P> {
     ) -> Result<P::Read<Vec<String>>, Error> {
         let most = most.to_string();
         let command = [b"SOLERA.NEWEST", most.as_bytes()];
-        client.read_under(&self.policy, &self.key, &command, elements).await
+        client.read_under(&self.policy, &self.at.key, &command, elements).await
     }
 }
 

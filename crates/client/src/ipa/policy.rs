@@ -26,6 +26,9 @@ pub enum Wanted {
     At(Level),
     /// At the strongest level that arrives within this time.
     Within(Duration),
+    /// At the strongest level that arrives within a time, but not at a weaker level than this one,
+    /// even if it takes longer.
+    AtWithin(Level, Duration),
 }
 
 /// Policy for reads of any type.
@@ -151,6 +154,47 @@ impl Policy for LatencyBound {
     }
 }
 
+impl LatencyBound {
+    /// Returns the bound with a weakest level, which holds even if it takes longer.
+    pub const fn at_least<L: LevelMarker>(self) -> LatencyBoundAtLeast<L> {
+        LatencyBoundAtLeast { bound: self, level: PhantomData }
+    }
+}
+
+/// Reads return the strongest value that arrives within a [`LatencyBound`], but none that is weaker
+/// than level `L`: if it takes longer, the first one of level `L`. The result is a [`Rushed<T>`], of
+/// which [`Rushed::at_least`] with level `L` always returns the value.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use solera::ipa::{LatencyBound, level};
+///
+/// let soon = LatencyBound(Duration::from_millis(50)).at_least::<level::Causal>();
+/// # let _ = soon;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatencyBoundAtLeast<L> {
+    pub(super) bound: LatencyBound,
+    level: PhantomData<L>,
+}
+
+impl<L: LevelMarker + Send + Sync> Policy for LatencyBoundAtLeast<L> {
+    type Read<T> = Rushed<T>;
+
+    fn wanted(&self) -> Wanted {
+        Wanted::AtWithin(L::LEVEL, self.bound.0)
+    }
+
+    fn label<T>(&self, value: T, level: Level) -> Option<Rushed<T>> {
+        Rushed::labelled(value, level).filter(|value| value.level().at_least(L::LEVEL))
+    }
+
+    fn check(&self, space: &Declared) -> Result<(), Error> {
+        Policy::check(&Consistency::<L>::new(), space)
+    }
+}
+
 impl<P: Policy> CountPolicy for P {
     type Count = P::Read<i64>;
 
@@ -170,7 +214,7 @@ impl<P: Policy> CountPolicy for P {
 
 /// Reads return an [`Interval`] that contains the number, if it fits into 64 bits. Its width is at
 /// most this part of its bound that is nearer to 0. The space declares the same tolerance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ErrorTolerance {
     ppm: u32,
 }
@@ -237,30 +281,80 @@ impl Client {
         command: &[&[u8]],
         decode: impl FnOnce(Value) -> Result<T, Error>,
     ) -> Result<P::Read<T>, Error> {
-        let (how, value) = match policy.wanted() {
-            Wanted::At(level) => {
-                let least = self.declared(key).await?.at_least;
-                let level = least.map_or(level, |least| level.meet(least));
-                (&b"AT"[..], level.name().to_owned())
-            }
-            Wanted::Within(bound) => {
-                let left = bound.saturating_sub(self.round_trip());
-                (&b"WITHIN"[..], left.as_millis().clamp(1, LONGEST).to_string())
+        let (value, level) = match policy.wanted() {
+            Wanted::At(level) => self.read_at(level, key, command).await?,
+            Wanted::Within(bound) => self.read_within(bound, key, command).await?,
+            Wanted::AtWithin(least, bound) => {
+                self.read_at_within(least, bound, key, command).await?
             }
         };
+        let refused = || Error::Policy(format!("the value of '{key}' has level {level}"));
+        policy.label(decode(value)?, level).ok_or_else(refused)
+    }
+
+    /// Reads at a level, or at the weakest one that the space permits.
+    async fn read_at(
+        &mut self,
+        level: Level,
+        key: &str,
+        command: &[&[u8]],
+    ) -> Result<(Value, Level), Error> {
+        let least = self.declared(key).await?.at_least;
+        let level = least.map_or(level, |least| level.meet(least));
+        self.read(b"AT", level.name(), key, command).await
+    }
+
+    async fn read_within(
+        &mut self,
+        bound: Duration,
+        key: &str,
+        command: &[&[u8]],
+    ) -> Result<(Value, Level), Error> {
+        let left = bound.saturating_sub(self.round_trip());
+        let ms = left.as_millis().clamp(1, LONGEST).to_string();
+        self.read(b"WITHIN", &ms, key, command).await
+    }
+
+    async fn read_at_within(
+        &mut self,
+        least: Level,
+        bound: Duration,
+        key: &str,
+        command: &[&[u8]],
+    ) -> Result<(Value, Level), Error> {
+        // Below the strongest level of a space, sites read at levels causal and eventual only. So
+        // there is nothing to choose from if causal is too weak.
+        if Level::Causal.at_least(least) {
+            let read = self.read_within(bound, key, command).await?;
+            if read.1.at_least(least) {
+                return Ok(read);
+            }
+        }
+        self.read_at(least, key, command).await
+    }
+
+    /// Sends SOLERA.READ. Returns the command's reply and the level of the read.
+    async fn read(
+        &mut self,
+        how: &[u8],
+        value: &str,
+        key: &str,
+        command: &[&[u8]],
+    ) -> Result<(Value, Level), Error> {
         let mut request = vec![&b"SOLERA.READ"[..], key.as_bytes(), how, value.as_bytes()];
         request.extend(command);
-        let reply = self.call(&request).await?;
-        let Value::Array(mut parts) = reply else { return Err(Error::unexpected(&reply)) };
-        let (Some(Value::Bulk(level)), Some(value), 0) = (parts.pop(), parts.pop(), parts.len())
-        else {
-            return Err(Error::unexpected(&Value::Array(parts)));
+        let mut reply = self.call(&request).await?;
+        let read = match &mut reply {
+            Value::Array(parts) => match &mut parts[..] {
+                [value, Value::Bulk(level)] => {
+                    let level = std::str::from_utf8(level).ok().and_then(|it| it.parse().ok());
+                    level.map(|level| (std::mem::replace(value, Value::Null), level))
+                }
+                _ => None,
+            },
+            _ => None,
         };
-        let level = String::from_utf8_lossy(&level).into_owned();
-        let labelled = level.parse().ok().zip(Some(decode(value)?));
-        labelled
-            .and_then(|(level, value)| policy.label(value, level))
-            .ok_or_else(|| Error::Policy(format!("the value of '{key}' has level {level}")))
+        read.ok_or_else(|| Error::unexpected(&reply))
     }
 
     /// Returns an interval that contains the value of a counter or the size of a set with a bound.

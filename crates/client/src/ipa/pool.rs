@@ -3,7 +3,7 @@
 use solera_ipa::Interval;
 use solera_resp::Value;
 
-use super::{CountPolicy, Declared, opened};
+use super::{CountPolicy, Declared, Opened, Strengthen, Stronger};
 use crate::client::Client;
 use crate::commands;
 use crate::error::Error;
@@ -46,7 +46,7 @@ impl<T> Taken<T> {
 /// A counter that is never negative, in a space of type `bounded-counter`.
 #[derive(Clone, Debug)]
 pub struct BoundedCounter<P> {
-    key: String,
+    at: Opened,
     policy: P,
 }
 
@@ -61,8 +61,22 @@ impl<P: CountPolicy> BoundedCounter<P> {
         policy: P,
     ) -> Result<BoundedCounter<P>, Error> {
         let check = |space: &Declared| policy.check(space);
-        let key = opened(client, key.into(), ("bounded-counter", false), check).await?;
-        Ok(BoundedCounter { key, policy })
+        let at = Opened::new(client, key.into(), ("bounded-counter", false), check).await?;
+        Ok(BoundedCounter { at, policy })
+    }
+
+    /// Returns the counter with a further policy for its reads. Of two policies that conflict, the
+    /// [stronger](super::Strengthen) one holds.
+    ///
+    /// # Errors
+    /// [`Error::Policy`] if the key's space contradicts the policy.
+    pub fn under<Q: CountPolicy>(&self, policy: Q) -> Result<BoundedCounter<Stronger<P, Q>>, Error>
+    where
+        P: Strengthen<Q>,
+        Stronger<P, Q>: CountPolicy,
+    {
+        let policy = self.at.strengthen(self.policy, policy)?;
+        Ok(BoundedCounter { at: self.at.clone(), policy })
     }
 
     /// Adds a number.
@@ -70,7 +84,7 @@ impl<P: CountPolicy> BoundedCounter<P> {
     /// # Errors
     /// See [`Client::command`].
     pub async fn add(&self, client: &mut Client, number: u32) -> Result<(), Error> {
-        client.incr_by(&self.key, number.into()).await.map(drop)
+        client.incr_by(&self.at.key, number.into()).await.map(drop)
     }
 
     /// Subtracts a number, if the value is at least as great.
@@ -78,7 +92,7 @@ impl<P: CountPolicy> BoundedCounter<P> {
     /// # Errors
     /// See [`Client::command`].
     pub async fn subtract(&self, client: &mut Client, number: u32) -> Result<Taken<()>, Error> {
-        Taken::of(client.incr_by(&self.key, -i64::from(number)).await.map(drop))
+        Taken::of(client.incr_by(&self.at.key, -i64::from(number)).await.map(drop))
     }
 
     /// Reads the value.
@@ -86,7 +100,7 @@ impl<P: CountPolicy> BoundedCounter<P> {
     /// # Errors
     /// See [`CountPolicy::count`].
     pub async fn read(&self, client: &mut Client) -> Result<P::Count, Error> {
-        self.policy.count(client, &self.key, "GET").await
+        self.policy.count(client, &self.at.key, "GET").await
     }
 
     /// Asks all sites for their units. The interval is exact while nobody changes the counter.
@@ -94,14 +108,14 @@ impl<P: CountPolicy> BoundedCounter<P> {
     /// # Errors
     /// See [`Client::interval`].
     pub async fn count(&self, client: &mut Client) -> Result<Interval<i64>, Error> {
-        client.interval(&self.key).await
+        client.interval(&self.at.key).await
     }
 }
 
 /// A pool of units, each with an identifier that no other client gets, in a space of type `pool`.
 #[derive(Clone, Debug)]
 pub struct Pool<P> {
-    key: String,
+    at: Opened,
     policy: P,
 }
 
@@ -116,8 +130,22 @@ impl<P: CountPolicy> Pool<P> {
         policy: P,
     ) -> Result<Pool<P>, Error> {
         let check = |space: &Declared| policy.check(space);
-        let key = opened(client, key.into(), ("pool", false), check).await?;
-        Ok(Pool { key, policy })
+        let at = Opened::new(client, key.into(), ("pool", false), check).await?;
+        Ok(Pool { at, policy })
+    }
+
+    /// Returns the pool with a further policy for its reads. Of two policies that conflict, the
+    /// [stronger](super::Strengthen) one holds.
+    ///
+    /// # Errors
+    /// [`Error::Policy`] if the key's space contradicts the policy.
+    pub fn under<Q: CountPolicy>(&self, policy: Q) -> Result<Pool<Stronger<P, Q>>, Error>
+    where
+        P: Strengthen<Q>,
+        Stronger<P, Q>: CountPolicy,
+    {
+        let policy = self.at.strengthen(self.policy, policy)?;
+        Ok(Pool { at: self.at.clone(), policy })
     }
 
     /// Adds units.
@@ -126,7 +154,7 @@ impl<P: CountPolicy> Pool<P> {
     /// See [`Client::command`].
     pub async fn grow(&self, client: &mut Client, units: u32) -> Result<(), Error> {
         let units = units.to_string();
-        client.call(&[b"SOLERA.GROW", self.key.as_bytes(), units.as_bytes()]).await.map(drop)
+        client.call(&[b"SOLERA.GROW", self.at.key.as_bytes(), units.as_bytes()]).await.map(drop)
     }
 
     /// Takes 1 to 10,000 units, all or none, and returns their identifiers: UUIDs. In a
@@ -137,7 +165,7 @@ impl<P: CountPolicy> Pool<P> {
     /// may have been taken whose identifiers nobody gets.
     pub async fn take(&self, client: &mut Client, units: u32) -> Result<Taken<Vec<String>>, Error> {
         let units = units.to_string();
-        let request = [b"SOLERA.TAKE", self.key.as_bytes(), units.as_bytes()];
+        let request = [b"SOLERA.TAKE", self.at.key.as_bytes(), units.as_bytes()];
         let taken = client.call(&request).await.and_then(|reply| {
             let Value::Array(ids) = reply else { return Err(Error::unexpected(&reply)) };
             ids.into_iter().map(commands::text).collect()
@@ -150,7 +178,7 @@ impl<P: CountPolicy> Pool<P> {
     /// # Errors
     /// See [`CountPolicy::count`].
     pub async fn left(&self, client: &mut Client) -> Result<P::Count, Error> {
-        self.policy.count(client, &self.key, "GET").await
+        self.policy.count(client, &self.at.key, "GET").await
     }
 
     /// Asks all sites for their units. The interval is exact while nobody changes the pool.
@@ -158,6 +186,6 @@ impl<P: CountPolicy> Pool<P> {
     /// # Errors
     /// See [`Client::interval`].
     pub async fn count(&self, client: &mut Client) -> Result<Interval<i64>, Error> {
-        client.interval(&self.key).await
+        client.interval(&self.at.key).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{CountPolicy, Declared, Policy, opened};
+use super::{CountPolicy, Declared, Opened, Policy, Strengthen, Stronger};
 use crate::client::Client;
 use crate::commands;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::error::Error;
 /// A set of texts. Its size may have another policy than its elements.
 #[derive(Clone, Debug)]
 pub struct Set<P, S = P> {
-    key: String,
+    at: Opened,
     policy: P,
     size: S,
 }
@@ -44,8 +44,39 @@ impl<P: Policy, S: CountPolicy> Set<P, S> {
             Policy::check(&policy, space)?;
             size.check(space)
         };
-        let key = opened(client, key.into(), ("set", true), check).await?;
-        Ok(Set { key, policy, size })
+        let at = Opened::new(client, key.into(), ("set", true), check).await?;
+        Ok(Set { at, policy, size })
+    }
+
+    /// Returns the set with a further policy for all its reads. Of two policies that conflict, the
+    /// [stronger](super::Strengthen) one holds.
+    ///
+    /// # Errors
+    /// [`Error::Policy`] if the key's space contradicts the policy.
+    #[expect(clippy::type_complexity, reason = "a name would hide which policies are combined")]
+    pub fn under<Q: Policy>(&self, policy: Q) -> Result<Set<Stronger<P, Q>, Stronger<S, Q>>, Error>
+    where
+        P: Strengthen<Q>,
+        S: Strengthen<Q>,
+        Stronger<P, Q>: Policy,
+        Stronger<S, Q>: CountPolicy,
+    {
+        let size = self.at.strengthen(self.size, policy)?;
+        let policy = self.at.strengthen(self.policy, policy)?;
+        Ok(Set { at: self.at.clone(), policy, size })
+    }
+
+    /// Returns the set with a further policy for its size only.
+    ///
+    /// # Errors
+    /// See [`Set::under`].
+    pub fn size_under<Q: CountPolicy>(&self, policy: Q) -> Result<Set<P, Stronger<S, Q>>, Error>
+    where
+        S: Strengthen<Q>,
+        Stronger<S, Q>: CountPolicy,
+    {
+        let size = self.at.strengthen(self.size, policy)?;
+        Ok(Set { at: self.at.clone(), policy: self.policy, size })
     }
 
     /// Adds an element.
@@ -53,7 +84,7 @@ impl<P: Policy, S: CountPolicy> Set<P, S> {
     /// # Errors
     /// See [`Client::command`].
     pub async fn add(&self, client: &mut Client, element: &str) -> Result<(), Error> {
-        client.sadd(&self.key, element).await.map(drop)
+        client.sadd(&self.at.key, element).await.map(drop)
     }
 
     /// Removes an element. An addition at another site at the same time wins.
@@ -61,7 +92,7 @@ impl<P: Policy, S: CountPolicy> Set<P, S> {
     /// # Errors
     /// See [`Client::command`].
     pub async fn remove(&self, client: &mut Client, element: &str) -> Result<(), Error> {
-        client.srem(&self.key, element).await.map(drop)
+        client.srem(&self.at.key, element).await.map(drop)
     }
 
     /// Reads whether the set has an element.
@@ -75,7 +106,7 @@ impl<P: Policy, S: CountPolicy> Set<P, S> {
     ) -> Result<P::Read<bool>, Error> {
         let command = [b"SISMEMBER", element.as_bytes()];
         let decode = |reply| Ok(commands::number(reply)? > 0);
-        client.read_under(&self.policy, &self.key, &command, decode).await
+        client.read_under(&self.policy, &self.at.key, &command, decode).await
     }
 
     /// Reads the elements.
@@ -83,7 +114,7 @@ impl<P: Policy, S: CountPolicy> Set<P, S> {
     /// # Errors
     /// See [`Client::read_under`].
     pub async fn elements(&self, client: &mut Client) -> Result<P::Read<BTreeSet<String>>, Error> {
-        client.read_under(&self.policy, &self.key, &[b"SMEMBERS"], commands::texts).await
+        client.read_under(&self.policy, &self.at.key, &[b"SMEMBERS"], commands::texts).await
     }
 
     /// Reads the number of elements.
@@ -91,6 +122,6 @@ impl<P: Policy, S: CountPolicy> Set<P, S> {
     /// # Errors
     /// See [`CountPolicy::count`].
     pub async fn size(&self, client: &mut Client) -> Result<S::Count, Error> {
-        self.size.count(client, &self.key, "SCARD").await
+        self.size.count(client, &self.at.key, "SCARD").await
     }
 }
