@@ -46,6 +46,7 @@ async fn read<P: CountPolicy, Q: CountPolicy>(
     let mut client = Client::over(client).await?;
     let counter = further(Counter::open(&mut client, "n", policy).await?);
     let read = counter.read(&mut client).await;
+    drop(client);
     // The script is over, with no request left.
     server.await.unwrap();
     read

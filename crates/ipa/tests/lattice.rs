@@ -1,5 +1,5 @@
-//! Compares the order, the joins and the meets of levels as types with those of `solera_levels`, and checks
-//! which traits values of each level implement.
+//! Compares the order, the joins and the meets of levels as types with those of `solera_levels`,
+//! and checks which traits values of each level implement.
 
 use std::marker::PhantomData;
 

@@ -161,8 +161,8 @@ impl LatencyBound {
     }
 }
 
-/// Reads return the strongest value that arrives within a [`LatencyBound`], but none that is weaker
-/// than level `L`: if it takes longer, the first one of level `L`. The result is a [`Rushed<T>`], of
+/// Reads return the strongest value that arrives within a [`LatencyBound`] and is of level `L` or
+/// stronger: if none arrives in time, the read takes longer. The result is a [`Rushed<T>`], of
 /// which [`Rushed::at_least`] with level `L` always returns the value.
 ///
 /// ```
