@@ -23,9 +23,11 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Returns an error if the space's type is not `wanted`, which may be used where no type is
-    /// declared only if `or_none`.
-    pub(crate) fn expect_type(&self, wanted: &str, or_none: bool) -> Result<(), Error> {
+    /// Checks that the space has the type `wanted`, or no type if `or_none`.
+    ///
+    /// # Errors
+    /// [`Error::Policy`].
+    pub fn expect_type(&self, wanted: &str, or_none: bool) -> Result<(), Error> {
         match self.of_type.as_deref() {
             None if or_none => Ok(()),
             Some(declared) if declared == wanted => Ok(()),

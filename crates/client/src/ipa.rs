@@ -54,6 +54,24 @@
 //! The programs `tickets` and `retwis` in the repository's folder `examples` are whole services
 //! with these types.
 //!
+//! # Types of one's own
+//! A program builds a type of its own of the same parts:
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`Client::read_under`] | a read under a [`Policy`], which may be rushed: any command that reads one key |
+//! | a [`Counter`] with an [`ErrorTolerance`], a [`BoundedCounter`], a [`Pool`] | a pool of tokens. The space declares how many there are, by its `error` or by the units that are left, and sites share them |
+//! | [`Counter::add`], [`BoundedCounter::subtract`], [`Client::take`] | take tokens; in a causal transaction, the commit takes those of all its updates, or none. [`Taken::of`] converts its result |
+//! | [`Client::interval`] | bounds of the value, which include the updates that tokens of other sites permit |
+//! | [`Client::holders`] | the sites that hold tokens or rights |
+//! | [`Client::declared`], [`Declared::expect_type`], [`Policy::check`], [`CountPolicy::check`] | the declaration of a key's space, and the checks of `open` |
+//! | [`Strengthen`] | combines two policies |
+//!
+//! Sites request tokens ahead of need, and give up those that they do not use. The program
+//! `deliveries` in the repository's folder `examples` has such a type: an average with an error
+//! bound, of two counters.
+//!
+//! # Spaces and transactions
 //! What a space declares in `solera.toml` applies to all programs. Opening a value fails if its
 //! space has another type or tolerance, or does not offer the level. The types send the commands
 //! that any Redis client can send.
@@ -69,6 +87,7 @@ mod policy;
 mod pool;
 mod set;
 mod strengthen;
+mod tokens;
 
 use crate::client::Client;
 pub use crate::declared::Declared;
@@ -78,7 +97,7 @@ pub use list::List;
 pub use policy::{
     Consistency, CountPolicy, ErrorTolerance, LatencyBound, LatencyBoundAtLeast, Policy, Wanted,
 };
-pub use pool::{BoundedCounter, Pool, Taken};
+pub use pool::{BoundedCounter, Pool};
 pub use set::Set;
 #[doc(no_inline)]
 pub use solera_ipa::{
@@ -88,6 +107,7 @@ pub use solera_ipa::{
 #[doc(no_inline)]
 pub use solera_levels::Level;
 pub use strengthen::{Strengthen, Stronger};
+pub use tokens::{Holder, Holds, Taken};
 
 /// Key of a value that a program has opened.
 #[derive(Clone, Debug)]

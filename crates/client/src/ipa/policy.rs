@@ -272,6 +272,23 @@ impl Client {
     /// of one's own. The command is given without the key; `decode` converts its reply. A level is
     /// raised to the weakest one that the space permits.
     ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// use solera::ipa::{LatencyBound, Rushed};
+    /// use solera::{Client, Error, Value};
+    ///
+    /// /// Returns the e-mail address of a user, as recent as 50 ms permit.
+    /// async fn address(client: &mut Client, user: &str) -> Result<Rushed<String>, Error> {
+    ///     let soon = LatencyBound(Duration::from_millis(50));
+    ///     let decode = |reply| match reply {
+    ///         Value::Bulk(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+    ///         Value::Null => Ok("unknown".to_owned()),
+    ///         other => Err(Error::unexpected(&other)),
+    ///     };
+    ///     client.read_under(&soon, user, &[b"HGET", b"address"], decode).await
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// See [`Client::command`]; also errors of SOLERA.READ and of `decode`.
     pub async fn read_under<P: Policy, T>(

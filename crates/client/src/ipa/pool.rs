@@ -1,47 +1,10 @@
 //! Bounded counters and pools: values that no failure makes negative (IPA §4.4).
 
 use solera_ipa::Interval;
-use solera_resp::Value;
 
-use super::{CountPolicy, Declared, Opened, Strengthen, Stronger};
+use super::{CountPolicy, Declared, Opened, Strengthen, Stronger, Taken};
 use crate::client::Client;
-use crate::commands;
 use crate::error::Error;
-
-/// Result of taking units.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "it is an error to use units that were not taken"]
-pub enum Taken<T> {
-    /// The units were taken.
-    Units(T),
-    /// Fewer units were left at all sites together. Nothing was changed.
-    SoldOut {
-        /// Message of the server.
-        reason: String,
-    },
-    /// The site has too few units, and could not find out whether others have some. Nothing was
-    /// changed.
-    CannotTell {
-        /// Message of the server.
-        reason: String,
-    },
-}
-
-impl<T> Taken<T> {
-    /// Converts the result of a command that takes units.
-    fn of(result: Result<T, Error>) -> Result<Taken<T>, Error> {
-        match result {
-            Ok(units) => Ok(Taken::Units(units)),
-            Err(Error::Server { code, message: reason }) if code == "SOLDOUT" => {
-                Ok(Taken::SoldOut { reason })
-            }
-            Err(Error::Server { code, message: reason }) if code == "TRYAGAIN" => {
-                Ok(Taken::CannotTell { reason })
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
 
 /// A counter that is never negative, in a space of type `bounded-counter`.
 #[derive(Clone, Debug)]
@@ -153,8 +116,7 @@ impl<P: CountPolicy> Pool<P> {
     /// # Errors
     /// See [`Client::command`].
     pub async fn grow(&self, client: &mut Client, units: u32) -> Result<(), Error> {
-        let units = units.to_string();
-        client.call(&[b"SOLERA.GROW", self.at.key.as_bytes(), units.as_bytes()]).await.map(drop)
+        client.grow(&self.at.key, units).await
     }
 
     /// Takes 1 to 10,000 units, all or none, and returns their identifiers: UUIDs. In a
@@ -164,13 +126,7 @@ impl<P: CountPolicy> Pool<P> {
     /// See [`Client::command`]. After a connection that broke, and after the code `UNKNOWN`, units
     /// may have been taken whose identifiers nobody gets.
     pub async fn take(&self, client: &mut Client, units: u32) -> Result<Taken<Vec<String>>, Error> {
-        let units = units.to_string();
-        let request = [b"SOLERA.TAKE", self.at.key.as_bytes(), units.as_bytes()];
-        let taken = client.call(&request).await.and_then(|reply| {
-            let Value::Array(ids) = reply else { return Err(Error::unexpected(&reply)) };
-            ids.into_iter().map(commands::text).collect()
-        });
-        Taken::of(taken)
+        client.take(&self.at.key, units).await
     }
 
     /// Reads the number of units that are left.
