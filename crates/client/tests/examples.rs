@@ -1,13 +1,19 @@
 //! Runs the programs of `examples/` that use [`solera::ipa`], on clusters in this process.
 
-#![expect(clippy::duplicate_mod, reason = "both programs have the module of visitors")]
+#![expect(clippy::duplicate_mod, reason = "two programs have the module of visitors")]
+
+use std::time::Duration;
 
 use solera::ipa::{
-    At, Causal, Consistency, Consistent, Inconsistent, Interval, Rushed, Taken, level,
+    At, Causal, Consistency, Consistent, Inconsistent, Interval, LatencyBound, Rushed, Taken, level,
 };
 use solera::{Client, Error};
 use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides};
+use solera_random::Random;
 
+#[expect(dead_code, reason = "the test does not call main")]
+#[path = "../../../examples/deliveries.rs"]
+mod deliveries;
 #[expect(dead_code, reason = "the test does not call main")]
 #[path = "../../../examples/retwis.rs"]
 mod retwis;
@@ -137,5 +143,95 @@ async fn tweets_reach_followers_and_retweets_are_counted() {
             Way::LatencyBound => assert!(!shown[2], "{tally:?}"),
             Way::ErrorBound => assert!(shown[2], "{tally:?}"),
         }
+    }
+}
+
+#[tokio::test]
+async fn an_average_with_an_error_bound_contains_the_average() {
+    let cluster = cluster(include_str!("../../../examples/deliveries.toml"));
+    let mut clients = clients(&cluster).await;
+    clients.truncate(3);
+    let report = deliveries::run(clients, "shop", 60, Random::new(1)).await.unwrap();
+    assert_eq!(report.times.len(), 1060);
+    let seconds = 60 * report.times.iter().copied().map(i64::from).sum::<i64>();
+    let number = report.times.len() as i64;
+    for page in report.pages {
+        // Each site knows of all deliveries, although nobody has waited for others.
+        let (min, max) = page.average.unwrap().bounds();
+        assert!(min * number <= seconds && seconds <= max * number, "{min} to {max}");
+        // The error of a quotient is that of both counters.
+        assert!(max - min <= min * 11 / 100, "{min} to {max}");
+        assert!(page.tokens.iter().any(|(_, tokens)| *tokens > 0), "{:?}", page.tokens);
+        let text = page.text();
+        assert!(text.contains("average") && text.contains("last: "), "{text}");
+    }
+}
+
+#[test]
+fn a_quotient_is_rounded_outwards() {
+    let quotient = |min, max, least, most| {
+        let minutes = Interval::new(min, max).unwrap();
+        deliveries::quotient(minutes, least, most).map(Interval::bounds)
+    };
+    assert_eq!(quotient(30, 30, 2, 2), Some((900, 900)));
+    assert_eq!(quotient(100, 100, 7, 7), Some((857, 858)));
+    assert_eq!(quotient(95, 105, 9, 10), Some((570, 700)));
+    assert_eq!(quotient(0, 5, 0, 1), None);
+    assert_eq!(quotient(0, i64::MAX, 1, 1), None);
+}
+
+/// The type of one's own has a rushed read, and its updates take the tokens of both counters, or
+/// change nothing.
+#[tokio::test]
+async fn the_last_delivery_is_read_in_time_and_recorded_as_a_whole() {
+    use deliveries::Deliveries;
+    let cluster = cluster(include_str!("../../../examples/deliveries.toml"));
+    let (mut here, mut there) =
+        (clients(&cluster).await.remove(0), cluster.client(1).await.unwrap());
+    let long = LatencyBound(Duration::from_secs(3600));
+    let shop = Deliveries::open(&mut here, "shop", long).await.unwrap();
+    assert!(matches!(shop.average(&mut here).await.unwrap(), None));
+    let last = shop.last(&mut here).await.unwrap();
+    assert!(matches!(last, Rushed::Consistent(last) if last.is_none()), "{last:?}");
+    assert_eq!(shop.record(&mut there, &[20, 35]).await.unwrap(), Taken::Units(()));
+    let last = shop.last(&mut here).await.unwrap();
+    assert!(matches!(last, Rushed::Consistent(last) if *last == Some(35)), "{last:?}");
+
+    for other in ["1", "3"] {
+        cluster.inject(Fault::Cut { a: "2".into(), b: other.into() }).await.unwrap();
+    }
+    let soon = LatencyBound(Duration::from_millis(20));
+    let soon = Deliveries::open(&mut here, "shop", soon).await.unwrap();
+    let last = soon.last(&mut here).await.unwrap();
+    assert!(matches!(&last, Rushed::Causal(_)), "{last:?}");
+    assert_eq!(*last.weaken().endorse(), Some(35));
+    // So many minutes need more tokens than the site has, and the list is not changed either.
+    let refused = soon.record(&mut there, &[u32::MAX]).await.unwrap();
+    assert!(matches!(refused, Taken::CannotTell { .. }), "{refused:?}");
+    let last = soon.last(&mut there).await.unwrap();
+    assert_eq!(*last.weaken().endorse(), Some(35));
+    // The space of a shop's times declares its type.
+    let strong = Deliveries::open(&mut here, "shop", STRONG).await.unwrap();
+    let refused = strong.last(&mut here).await.unwrap_err();
+    assert_eq!(refused.code(), Some("UNAVAILABLE"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_type_of_ones_own_is_opened_only_as_its_spaces_declare() {
+    use deliveries::Deliveries;
+    let config = include_str!("../../../examples/deliveries.toml");
+    for (from, to, expected) in [
+        (
+            "error = \"5%\"",
+            "error = \"1%\"",
+            "space 'minutes' has an error tolerance of 1%, not 5%",
+        ),
+        ("type = \"list\"", "type = \"set\"", "space 'times' has type 'set', not 'list'"),
+        ("type = \"list\"", "", "space 'times' declares no type, and not 'list'"),
+    ] {
+        let cluster = cluster(&config.replace(from, to));
+        let mut client = cluster.client(0).await.unwrap();
+        let refused = Deliveries::open(&mut client, "shop", CAUSAL).await.err().unwrap();
+        assert_eq!(refused.to_string(), expected);
     }
 }

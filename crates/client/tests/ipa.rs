@@ -1,11 +1,12 @@
 //! Tests of the types that state how consistent a value is, on a cluster in this process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use solera::ipa::{
-    Answer, BoundedCounter, Causal, Consistency, Consistent, Counter, ErrorTolerance, Inconsistent,
-    Interval, LatencyBound, Level, List, Policy, Pool, Rushed, Set, Taken, Wanted, level,
+    Answer, BoundedCounter, Causal, Consistency, Consistent, Counter, ErrorTolerance, Holds,
+    Inconsistent, Interval, LatencyBound, Level, List, Policy, Pool, Rushed, Set, Taken, Wanted,
+    level,
 };
 use solera::{Client, Error};
 use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides};
@@ -415,6 +416,70 @@ async fn sold_out_and_cannot_tell_are_different_answers() {
     let refused = pool.take(&mut client, 2).await.unwrap();
     assert!(matches!(refused, Taken::CannotTell { .. }), "{refused:?}");
     assert!(matches!(pool.take(&mut client, 1).await.unwrap(), Taken::Units(_)), "it has this one");
+}
+
+/// The parts of types of one's own.
+#[tokio::test]
+async fn tokens_and_rights_are_taken_and_shown() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let client = &mut client;
+    client.grow("t:show", 3).await.unwrap();
+    let rights = async |client: &mut Client| {
+        let holders = client.holders("t:show").await.unwrap();
+        let rights = holders.into_iter().map(|holder| match holder.holds {
+            Holds::Rights { rights, age } => {
+                assert_eq!(rights.is_some(), age.is_some());
+                (holder.site, rights)
+            }
+            tokens @ Holds::Tokens { .. } => panic!("{tokens:?}"),
+        });
+        rights.collect::<BTreeMap<_, _>>()
+    };
+    let sites = |rights: [Option<u64>; 3]| {
+        ["1", "2", "3"].map(str::to_owned).into_iter().zip(rights).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(rights(client).await, sites([Some(3), Some(0), Some(0)]));
+    let Taken::Units(ids) = client.take("t:show", 2).await.unwrap() else { panic!("3 are left") };
+    assert_eq!(ids.len(), 2);
+    assert_eq!(rights(client).await["1"], Some(1));
+    let refused = client.take("t:show", 2).await.unwrap();
+    assert!(matches!(refused, Taken::SoldOut { .. }), "{refused:?}");
+    // The commit of a transaction takes what its updates need.
+    let reserve = async |client: &mut Client, number: i64| {
+        let reserved = client.transaction(async |tx| {
+            tx.sadd("cart", "shirt").await?;
+            tx.incr_by("b:shirt", -number).await.map(drop)
+        });
+        Taken::of(reserved.await)
+    };
+    client.incr_by("b:shirt", 4).await.unwrap();
+    let refused = reserve(client, 5).await.unwrap();
+    assert!(matches!(refused, Taken::SoldOut { .. }), "{refused:?}");
+    assert!(!client.exists("cart").await.unwrap(), "nothing was changed");
+    assert_eq!(reserve(client, 4).await.unwrap(), Taken::Units(()));
+    assert!(client.exists("cart").await.unwrap());
+
+    client.incr_by("v:home", 1000).await.unwrap();
+    let holders = client.holders("v:home").await.unwrap();
+    let [one, ..] = &holders[..] else { panic!("{holders:?}") };
+    assert_eq!((one.site.as_str(), holders.len()), ("1", 3));
+    match one.holds {
+        Holds::Tokens { increments, kept_for, answers, answers_for, .. } => {
+            assert!(increments > 0 && kept_for.is_some(), "{one:?}");
+            assert!(answers && answers_for.is_some(), "{one:?}");
+        }
+        Holds::Rights { .. } => panic!("{one:?}"),
+    }
+    let refused = client.holders("x").await.unwrap_err();
+    assert_eq!(refused.code(), Some("ERR"), "{refused}");
+
+    // A site that does not answer is not known to have none.
+    cut_off(&cluster, "3", ["1", "2"]).await;
+    let mut there = cluster.client(2).await.unwrap();
+    assert_eq!(rights(&mut there).await, sites([None, None, Some(0)]));
+    let refused = there.take("t:show", 1).await.unwrap();
+    assert!(matches!(refused, Taken::CannotTell { .. }), "{refused:?}");
 }
 
 #[tokio::test]
