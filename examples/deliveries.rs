@@ -252,6 +252,7 @@ async fn show(options: &Options) -> Result<(), Error> {
     let mut random = Random::new(now.as_nanos() as u64 ^ u64::from(std::process::id()) << 48);
     let shop = format!("{:08x}", random.below(1 << 32));
     let report = run(clients, &shop, options.deliveries as usize, random).await?;
+    println!("{} deliveries", report.times.len());
     report.pages.into_iter().for_each(|page| println!("{}", page.text()));
     Ok(())
 }

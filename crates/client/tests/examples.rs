@@ -190,7 +190,7 @@ async fn the_last_delivery_is_read_in_time_and_recorded_as_a_whole() {
         (clients(&cluster).await.remove(0), cluster.client(1).await.unwrap());
     let long = LatencyBound(Duration::from_secs(3600));
     let shop = Deliveries::open(&mut here, "shop", long).await.unwrap();
-    assert!(matches!(shop.average(&mut here).await.unwrap(), None));
+    assert!(shop.average(&mut here).await.unwrap().is_none());
     let last = shop.last(&mut here).await.unwrap();
     assert!(matches!(last, Rushed::Consistent(last) if last.is_none()), "{last:?}");
     assert_eq!(shop.record(&mut there, &[20, 35]).await.unwrap(), Taken::Units(()));
