@@ -27,6 +27,15 @@ prefix = 'p:'
 level = 'pcpsi'
 ";
 
+/// Configuration with a space whose results show no strong operation before it is committed.
+const ACYCLIC: &str = "\
+[[space]]
+name = 'stock'
+prefix = 's:'
+level = 'speculative'
+acyclic = true
+";
+
 fn sites(up: &Up) -> [Inline; 3] {
     [1, 2, 3].map(|site| Inline::at(up.address(site)))
 }
@@ -95,6 +104,27 @@ fn multi_is_one_operation_and_watch_makes_it_strong() {
     assert_eq!(one.ask("WATCH s:a"), "+OK");
     assert_eq!(one.ask("UNWATCH"), "+OK");
     assert_eq!(one.ask("INCR s:a"), ":5");
+}
+
+#[test]
+fn an_acyclic_space_shows_a_strong_operation_when_it_is_committed() {
+    for (spaces, shown) in [(SPACES, "3"), (ACYCLIC, "nil")] {
+        let up = Up::configured(spaces, "");
+        let [mut one, mut two, _] = sites(&up);
+        ok(&up.fault(&["cut", "1", "2"]));
+        ok(&up.fault(&["cut", "1", "3"]));
+        let strong = one.ask("SOLERA.CALL STRONG INCRBY s:n 3");
+        assert_eq!(field_of(&strong, "tentative"), "3");
+        let ticket = field_of(&strong, "ticket");
+        let read = one.ask("SOLERA.CALL WEAK GET s:n");
+        assert_eq!(read, shown, "{spaces}");
+        assert_eq!(one.ask("SOLERA.CALL WEAK INCRBY s:m 1"), ":1");
+        ok(&up.fault(&["heal"]));
+        assert_eq!(two.ask(&format!("SOLERA.STABLE {ticket} 20000")), ":3");
+        let token = two.ask("SOLERA.TOKEN");
+        assert_eq!(one.ask(&format!("SOLERA.ATTACH {token}")), "+OK");
+        assert_eq!(one.ask("GET s:n"), "3");
+    }
 }
 
 #[test]
