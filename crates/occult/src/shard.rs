@@ -438,6 +438,12 @@ impl Homes {
         self.former.values().filter(is_arriving).count()
     }
 
+    /// Returns whether a shard's data is on its way from this site, as far as this worker knows.
+    pub fn arrives_from(&self, shard: ShardId, site: SiteId) -> bool {
+        let waits = |former: &FormerHome| former.site == site && former.last.is_none();
+        self.former(shard).iter().any(|former| waits(former) && !former.forced)
+    }
+
     fn note_undecided(&mut self, shard: ShardId) {
         let mut forced = self.forced.get(&shard).into_iter().flatten();
         match forced.any(|forced| forced.last.is_none() && !forced.replaced) {

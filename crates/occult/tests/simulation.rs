@@ -173,8 +173,8 @@ fn every_rule_is_needed() {
         (Rule::UnreadBeforeForgotten, 880),
         (Rule::Removals, 0),
         (Rule::Epochs, 1_200),
-        (Rule::FormerHomes, 3_900),
-        (Rule::ParticipantsAreHomes, 412_250),
+        (Rule::FormerHomes, 4_300),
+        (Rule::ParticipantsAreHomes, 412_300),
         (Rule::NewHomeDecides, 0),
     ];
     let most = std::env::var("TRAPS").map_or(100, |most| most.parse().unwrap());
@@ -185,7 +185,7 @@ fn every_rule_is_needed() {
         }
         let found = (from..from + most).find(|seed| {
             let shape = match rule {
-                Rule::NewHomeDecides => with_a_lost_site(*seed),
+                Rule::NewHomeDecides | Rule::FormerHomes => with_a_lost_site(*seed),
                 _ => shape(*seed),
             };
             let shape = Shape { without: Some(rule), ..shape };

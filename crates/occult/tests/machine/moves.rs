@@ -2,7 +2,7 @@
 
 use solera_occult::{Body, CausalTimestamp, Command, Decision, OnStale, Response, ShardId};
 
-use crate::net::{A, C, Do, Net, P, Sent, bulk, cut, cut_link, empty, pass, set};
+use crate::net::{A, C, Do, Net, P, Sent, at, bulk, cut, cut_link, empty, pass, set};
 
 /// Has a site write a value, and returns the session's past.
 fn write(
@@ -161,4 +161,26 @@ fn a_session_keeps_its_writes_if_a_live_home_loses_its_shard() {
     assert!(stamp(&net) >= before);
     let key = net.key(0, 0);
     assert_eq!(net.local(P, &key), bulk(1), "nothing is lost");
+}
+
+/// A fails during a planned move to C. P, which is neither home, knows that the shard waits for A,
+/// and takes it by force.
+#[test]
+fn a_third_site_completes_a_move_that_waits_for_a_dead_home() {
+    let mut net = Net::new(3);
+    let key = net.key(0, 0);
+    let past = write(&mut net, A, &empty(), 0, 7);
+    net.run(50, pass);
+    net.run(5, cut(A));
+    net.shift(0, (A, C), false);
+    net.run(500, cut(A));
+    let waits =
+        |net: &Net| net.workers[usize::from(P)].homes().arrives_from(ShardId(0), at(A).site);
+    assert!(waits(&net));
+    net.shift(0, (A, P), true);
+    net.run(2_000, cut(A));
+    assert!(!waits(&net));
+    let wrote = net.execute(P, &past, &key, set(8));
+    net.run(50, cut(A));
+    assert!(matches!(net.replies.get(&wrote), Some(Response::Committed { .. })));
 }

@@ -210,8 +210,9 @@ async fn move_homes(
     let shards = worker.with_occult(|occult| match what {
         What::From(site) => {
             let homes = occult.homes();
-            let waiting = if forced { occult.arriving_from(site) } else { Vec::new() };
-            let theirs = |shard: &ShardId| homes.home(*shard) == site || waiting.contains(shard);
+            // A forced move also completes the moves that wait for the site.
+            let waits = |shard| forced && homes.arrives_from(shard, site);
+            let theirs = |shard: &ShardId| homes.home(*shard) == site || waits(*shard);
             solera_occult::ranges(ShardId::all(homes.shards()).filter(theirs))
         }
         What::Shards(ranges) => ranges,
