@@ -95,8 +95,8 @@ pub(crate) struct Home {
     /// Commits of several homes that this home has decided, and about which somebody may still ask:
     /// those with a record. By the shard whose home has decided.
     askable: BTreeMap<ShardId, BTreeSet<TransactionId>>,
-    /// Whether replicas may keep decisions about which nobody asks any more, and when this home last
-    /// reported those about which somebody may.
+    /// Whether replicas may keep decisions about which nobody asks any more, and when this home
+    /// last reported those about which somebody may.
     reports_askable: bool,
     reported_askable: Option<Monotonic>,
 }

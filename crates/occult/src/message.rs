@@ -481,8 +481,8 @@ pub enum Body {
     HandoverRequest(HandoverRequest),
     /// Copy to new home: the data.
     Handover(Handover),
-    /// Participant or client to the present home of a shard whose former home was the decision home:
-    /// requests the decision.
+    /// Participant or client to the present home of a shard whose former home was the decision
+    /// home: requests the decision.
     ResolveMoved(TransactionId, ShardId),
     /// Any worker to a home: requests the home's clock. Contains the incarnation of the sender.
     ClockRequest(u64),
