@@ -7,6 +7,7 @@
 //! | `micro` | transactions of three items, as in UniStore §8.2 |
 //! | `tpcc` | TPC-C in a speculative space, by transactions of a module |
 //! | `ycsb` | reads and updates of single values, as in Occult §8, also against Redis |
+//! | `services` | the ticket service and the Twitter clone of IPA §5.3, in variants |
 //! | `closed_loop` | the closed loop of clients with pauses |
 //! | `place`, `session` | addresses of the sites, and how transactions run |
 //! | `load` | filling a cluster before a run |
@@ -33,6 +34,7 @@ mod random;
 mod report;
 pub mod requests;
 mod rubis;
+pub mod services;
 mod session;
 mod spaces;
 mod tally;

@@ -148,6 +148,32 @@ impl Report {
         })
     }
 
+    /// Writes failures and invariants, each with a title.
+    pub(crate) fn write_details(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.errors.is_empty() {
+            writeln!(f, "\nFailures:")?;
+        }
+        for (code, failures) in &self.errors {
+            writeln!(f, "  {:>6} {code}, the first: {}", failures.count, failures.first)?;
+        }
+        if !self.invariants.is_empty() {
+            writeln!(f, "\nInvariants:")?;
+        }
+        for invariant in &self.invariants {
+            let Invariant { rule, checked, broken, examples } = invariant;
+            match broken {
+                0 => writeln!(f, "  {rule}: holds ({checked} checked)")?,
+                _ => writeln!(
+                    f,
+                    "  {rule}: BROKEN {} ({checked} checked)",
+                    counted(*broken, "time")
+                )?,
+            }
+            examples.iter().try_for_each(|example| writeln!(f, "    {example}"))?;
+        }
+        Ok(())
+    }
+
     fn row(&self, f: &mut fmt::Formatter<'_>, name: &str, count: &Count) -> fmt::Result {
         write!(
             f,
@@ -224,27 +250,6 @@ impl fmt::Display for Report {
             }
         }
         self.row(f, "all", &self.total())?;
-        if !self.errors.is_empty() {
-            writeln!(f, "\nFailures:")?;
-        }
-        for (code, failures) in &self.errors {
-            writeln!(f, "  {:>6} {code}, the first: {}", failures.count, failures.first)?;
-        }
-        if !self.invariants.is_empty() {
-            writeln!(f, "\nInvariants:")?;
-        }
-        for invariant in &self.invariants {
-            let Invariant { rule, checked, broken, examples } = invariant;
-            match broken {
-                0 => writeln!(f, "  {rule}: holds ({checked} checked)")?,
-                _ => writeln!(
-                    f,
-                    "  {rule}: BROKEN {} ({checked} checked)",
-                    counted(*broken, "time")
-                )?,
-            }
-            examples.iter().try_for_each(|example| writeln!(f, "    {example}"))?;
-        }
-        Ok(())
+        self.write_details(f)
     }
 }

@@ -1,8 +1,9 @@
 //! Sessions that run transactions strongly or causally, depending on the run.
 
 use std::str::FromStr;
+use std::time::Duration;
 
-use solera::{Client, Error, Token};
+use solera::{Client, Error, Token, Value};
 
 use crate::closed_loop::{Sessions, WorkloadSession};
 use crate::place::TargetCluster;
@@ -130,5 +131,48 @@ impl BenchSession {
         let aborted = matches!(&result, Err(error) if error.code() == Some("ABORTED"));
         self.aborts += if aborted { runs } else { runs.saturating_sub(1) };
         result
+    }
+}
+
+/// Pauses before a transaction is repeated: the first one, and the longest one.
+const PAUSE: Duration = Duration::from_millis(1);
+const MOST_PAUSE: Duration = Duration::from_millis(64);
+
+/// Runs a transaction, and repeats it after aborts, up to [`Client::ATTEMPTS`] times in all. Passes
+/// each abort to `aborted`.
+pub(crate) async fn repeat<R>(
+    mut attempt: impl AsyncFnMut() -> Result<R, Error>,
+    mut aborted: impl FnMut(&Error),
+) -> Result<R, Error> {
+    let (mut attempts, mut pause) = (0, PAUSE);
+    loop {
+        attempts += 1;
+        let result = attempt().await;
+        let Err(error) = &result else { return result };
+        if error.code() != Some("ABORTED") {
+            return result;
+        }
+        aborted(error);
+        if attempts == Client::ATTEMPTS {
+            return result;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(MOST_PAUSE);
+    }
+}
+
+/// Runs commands between MULTI and EXEC, and returns their replies.
+pub(crate) async fn multi(
+    client: &mut Client,
+    commands: &[Vec<impl AsRef<[u8]>>],
+) -> Result<Vec<Value>, Error> {
+    let mut all: Vec<Vec<&[u8]>> = vec![vec![b"MULTI"]];
+    all.extend(commands.iter().map(|command| command.iter().map(AsRef::as_ref).collect()));
+    all.push(vec![b"EXEC"]);
+    match client.pipeline(&all).await?.pop() {
+        Some(Value::Error(text)) => Err(Error::server(&text)),
+        Some(Value::Null) => Err(Error::server("ABORTED EXEC returned nil")),
+        Some(Value::Array(replies)) => Ok(replies),
+        other => Err(Error::unexpected(&other.unwrap_or(Value::Null))),
     }
 }

@@ -15,6 +15,9 @@ struct Found {
     level: String,
     strong: Vec<String>,
     conflicts: Vec<Vec<String>>,
+    /// Type of its keys, and their error bound.
+    of_type: Option<String>,
+    error: Option<String>,
 }
 
 /// Checks that a running cluster has the spaces of `needed`, in the format of `solera.toml`. If
@@ -101,6 +104,14 @@ fn has_all(found: &[Found], needed: &str) -> Result<(), BenchError> {
                     found.name
                 )
             }
+            Some(found) if (&found.of_type, &found.error) != (&space.of_type, &space.error) => {
+                format!(
+                    "space '{}' ('{prefix}') has {}, not {}",
+                    found.name,
+                    found.bounds(),
+                    space.bounds()
+                )
+            }
             Some(_) => continue,
         };
         differences.push(difference);
@@ -136,6 +147,16 @@ impl Found {
     fn is_strong(&self) -> bool {
         ["por", "linearizable"].contains(&self.level.as_str())
     }
+
+    /// Describes its type and error bound.
+    fn bounds(&self) -> String {
+        let of_type = self.of_type.as_ref().map(|of_type| format!("type {of_type}"));
+        let error = self.error.as_ref().map(|error| format!("an error bound of {error}"));
+        match (of_type, error) {
+            (Some(of_type), Some(error)) => format!("{of_type} and {error}"),
+            (of_type, _) => of_type.unwrap_or_else(|| "no type".to_owned()),
+        }
+    }
 }
 
 /// Returns the spaces of a configuration, except the default space.
@@ -150,6 +171,8 @@ fn spaces_of(text: &str) -> Result<Vec<Found>, BenchError> {
         level: space.level.name().to_owned(),
         strong: owned(&space.relation.strong()),
         conflicts: space.relation.conflicts().iter().map(|pair| owned(pair)).collect(),
+        of_type: space.of_type.map(|of_type| of_type.to_string()),
+        error: space.error.map(|error| error.tolerance()),
     });
     Ok(found.collect())
 }
@@ -168,6 +191,8 @@ fn space(value: &Value) -> Option<Found> {
             "name" => found.name = text(value)?,
             "prefix" => found.prefix = text(value)?,
             "level" => found.level = text(value)?,
+            "type" => found.of_type = Some(text(value)?),
+            "error" => found.error = Some(text(value)?),
             "strong" => found.strong = texts(value)?,
             "conflicts" => {
                 let Value::Array(pairs) = value else { return None };

@@ -1,5 +1,6 @@
 //! `solera bench`: runs workloads that measure a cluster and check its guarantees.
 
+mod services;
 mod ycsb;
 
 use std::process::ExitCode;
@@ -25,13 +26,17 @@ Examples:
   solera bench --workload tpcc --up 3 --wan aws --scale small
                                                      TPC-C in a speculative space, with small tables
   solera bench --workload tpcc --at 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103 --warehouses 5
+  solera bench --workload tickets --up 3 --wan aws   sells tickets in four variants, one after another
+  solera bench --workload retwis --up 3 --wan aws --variant weak,error-bound
+                                                     a Twitter clone in two variants
+  solera bench --workload tickets --at 127.0.0.1:7101,127.0.0.1:7102 --think-ms 0 --seconds 10
   solera bench --workload rubis --print-spaces       prints the spaces that --at requires
   solera bench ycsb --up 2 --wan aws                 reads and updates of single values, see
                                                      solera bench ycsb --help
 
 A running cluster must have the spaces that --print-spaces prints; with --strong causal it must
 not have them. Otherwise nothing runs. Exits with 1 in this case, if an invariant is broken, or if
-no transaction succeeded.";
+no transaction succeeded. tickets and retwis take the time of a run once for each variant.";
 
 /// Run a workload, measure it, and check the invariants of its data
 #[derive(Debug, Args)]
@@ -55,6 +60,8 @@ pub(crate) struct BenchArgs {
     micro: MicroArgs,
     #[command(flatten)]
     tpcc: TpccArgs,
+    #[command(flatten)]
+    services: services::ServiceArgs,
     /// Seed of the clients' random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -80,6 +87,10 @@ enum Workload {
     Micro,
     /// TPC-C in a speculative space: Payment is strong, and the other transactions are weak
     Tpcc,
+    /// A ticket service: 70% viewEvent, 19% browse, 10% purchase, 1% addEvent
+    Tickets,
+    /// A Twitter clone: 50% timeline, 14% tweet, 30% retweet, 5% follow, 1% newUser
+    Retwis,
 }
 
 impl Workload {
@@ -89,6 +100,8 @@ impl Workload {
             Workload::Rubis => "rubis",
             Workload::Micro => "micro",
             Workload::Tpcc => "tpcc",
+            Workload::Tickets => "tickets",
+            Workload::Retwis => "retwis",
         }
     }
 }
@@ -119,8 +132,8 @@ struct PaceArgs {
     /// Number of clients; each runs one transaction at a time
     #[arg(long, default_value_t = 300)]
     clients: usize,
-    /// Average pause of a client between transactions, in milliseconds (default 500 for rubis, 0
-    /// for the others)
+    /// Average pause of a client between transactions, in milliseconds (default 500 for rubis,
+    /// tickets and retwis, 0 for the others)
     #[arg(long)]
     think_ms: Option<u64>,
     /// Time over which the clients start, in seconds
@@ -190,30 +203,38 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
         );
         return ExitCode::from(2);
     }
-    let work = args.work();
+    let Some(work) = args.work() else { return services::main(args) };
     if args.print_spaces {
         output!("{}", work.spaces().trim_end());
         return ExitCode::SUCCESS;
     }
     let report = match args.measure(&work) {
         Ok(report) => report,
-        Err(error) => {
-            print_error!("solera bench: {error}");
-            return match error {
-                BenchError::Settings(_) => ExitCode::from(2),
-                _ => ExitCode::FAILURE,
-            };
-        }
+        Err(error) => return report_error(&error),
     };
     match args.json {
         true => output!("{:#}", report.json()),
         false => output!("{}", report.to_string().trim_end()),
     }
-    if !report.holds() {
+    conclude(report.holds(), report.total().latency.count() > 0)
+}
+
+fn report_error(error: &BenchError) -> ExitCode {
+    print_error!("solera bench: {error}");
+    match error {
+        BenchError::Settings(_) => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Returns the exit code of a run, by whether its invariants hold and whether a transaction
+/// succeeded.
+fn conclude(holds: bool, has_run: bool) -> ExitCode {
+    if !holds {
         print_error!("solera bench: an invariant is broken");
         return ExitCode::FAILURE;
     }
-    if report.total().latency.count() == 0 {
+    if !has_run {
         print_error!("solera bench: no transaction succeeded within the measured time");
         return ExitCode::FAILURE;
     }
@@ -224,9 +245,10 @@ impl BenchArgs {
     /// Returns an option that is given and does not apply to this workload, and one to which it
     /// applies.
     fn foreign_option(&self) -> Option<(&'static str, Workload)> {
-        use Workload::{Micro, Rubis, Tpcc};
+        use Workload::{Micro, Retwis, Rubis, Tickets, Tpcc};
         let (RubisArgs { scale, contended }, micro) = (&self.rubis, &self.micro);
-        let options: [(_, _, &[Workload]); 8] = [
+        let services = &self.services;
+        let options: [(_, _, &[Workload]); 11] = [
             ("--scale", scale.is_some(), &[Rubis, Tpcc]),
             ("--contended", contended.is_some(), &[Rubis]),
             ("--keys", micro.keys.is_some(), &[Micro]),
@@ -235,16 +257,21 @@ impl BenchArgs {
             ("--hot-percent", micro.hot_percent.is_some(), &[Micro]),
             ("--value-bytes", micro.value_bytes.is_some(), &[Micro]),
             ("--warehouses", self.tpcc.warehouses.is_some(), &[Tpcc]),
+            ("--variant", !services.variant.is_empty(), &[Tickets, Retwis]),
+            ("--tickets", services.tickets.is_some(), &[Tickets]),
+            ("--users", services.users.is_some(), &[Retwis]),
         ];
         let is_foreign =
             |(_, is_given, of): &(_, bool, &[Workload])| *is_given && !of.contains(&self.workload);
         options.into_iter().find(is_foreign).map(|(option, _, of)| (option, of[0]))
     }
 
-    fn work(&self) -> Work {
+    /// Returns the workload, unless it is a service in variants.
+    fn work(&self) -> Option<Work> {
         let (RubisArgs { scale, contended }, micro) = (&self.rubis, &self.micro);
         let seed = self.seed;
-        match self.workload {
+        Some(match self.workload {
+            Workload::Tickets | Workload::Retwis => return None,
             Workload::Rubis => {
                 Work::Rubis { scale: scale.unwrap_or_default(), contended: *contended, seed }
             }
@@ -262,19 +289,23 @@ impl BenchArgs {
                 seed,
                 source: None,
             }),
-        }
+        })
     }
 
     fn measure(&self, work: &Work) -> Result<Report, BenchError> {
         raise_descriptor_limit();
-        let place = self.place(work)?;
+        // A cluster with these spaces would reject the strong transactions when they run causally.
+        let place = self.place(match self.strong {
+            Strong::Solera => work.spaces(),
+            Strong::Causal => "",
+        })?;
         let report_progress = |what: &str| print_error!("solera bench: {what}");
         run(work, &place, self.strong, &self.pace(), &report_progress)
     }
 
     fn pace(&self) -> Pace {
         let think = match self.workload {
-            Workload::Rubis => 500,
+            Workload::Rubis | Workload::Tickets | Workload::Retwis => 500,
             Workload::Micro | Workload::Tpcc => 0,
         };
         Pace {
@@ -287,16 +318,12 @@ impl BenchArgs {
         }
     }
 
-    fn place(&self, work: &Work) -> Result<TargetCluster, BenchError> {
+    fn place(&self, spaces: &str) -> Result<TargetCluster, BenchError> {
         if self.place.is_missing() {
             let missing = "choose a cluster: --at HOST:PORT,… or --up SITES";
             return Err(BenchError::Settings(missing.to_owned()));
         }
-        // A cluster with these spaces would reject the strong transactions when they run causally.
-        self.place.target(match self.strong {
-            Strong::Solera => work.spaces(),
-            Strong::Causal => "",
-        })
+        self.place.target(spaces)
     }
 }
 

@@ -95,6 +95,28 @@ fn invalid_options_are_reported() {
             2,
             "--contended belongs to the workload rubis, and this is micro",
         ),
+        (vec!["--up", "1", "--variant", "weak"], 2, "--variant belongs to the workload tickets"),
+        (
+            vec!["--workload", "retwis", "--up", "1", "--tickets", "9"],
+            2,
+            "--tickets belongs to the workload tickets, and this is retwis",
+        ),
+        (
+            vec!["--workload", "tickets", "--up", "1", "--users", "9"],
+            2,
+            "--users belongs to the workload retwis, and this is tickets",
+        ),
+        (vec!["--workload", "tickets", "--up", "1", "--tickets", "0"], 2, "0 is not in 1.."),
+        (
+            vec!["--workload", "tickets", "--up", "1", "--variant", "causal"],
+            2,
+            "the variants are strong, weak, latency-bound, error-bound",
+        ),
+        (
+            vec!["--workload", "retwis", "--up", "1", "--strong", "causal"],
+            2,
+            "--strong causal does not apply to retwis, which has the variant weak",
+        ),
         (vec!["--at", "localhost"], 2, "'localhost' does not have the form HOST:PORT"),
         (vec!["--at", "127.0.0.1:1"], 1, "127.0.0.1:1: the connection failed"),
         (vec!["--wan", "aws"], 2, "--up"),
@@ -123,6 +145,12 @@ fn spaces_are_printed_in_the_format_of_a_configuration() {
         let output = text(&output.stdout);
         assert_eq!(output.matches("[[space]]").count(), spaces, "{output}");
         assert_eq!(output.matches("level = \"por\"").count(), spaces, "{output}");
+    }
+    for (workload, last) in [("tickets", "counter"), ("retwis", "set")] {
+        let output = text(&solera(&["bench", "--workload", workload, "--print-spaces"]).stdout);
+        assert_eq!(output.matches("[[space]]").count(), 5, "{output}");
+        let last = format!("type = \"{last}\"\nerror = \"5%\"\n");
+        assert!(output.ends_with(&last), "{output}");
     }
     let output = text(&solera(&["bench", "--workload", "tpcc", "--print-spaces"]).stdout);
     assert!(output.contains("prefix = \"tpcc:\"\nlevel = \"speculative\""), "{output}");
@@ -176,4 +204,102 @@ fn tpcc_needs_a_speculative_space() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("there is no space of level speculative"), "{errors}");
     assert!(errors.contains("prefix = \"tpcc:\""), "{errors}");
+}
+
+/// Starts a cluster with the spaces of a workload.
+fn up_for(workload: &str, change: impl Fn(String) -> String) -> Up {
+    let spaces = text(&solera(&["bench", "--workload", workload, "--print-spaces"]).stdout);
+    let folder = Folder::new();
+    let config = folder.file("spaces.toml", &change(spaces));
+    Up::start(&["--config", config.to_str().unwrap()])
+}
+
+/// Runs the variants of a service at all sites of a cluster; returns their reports.
+fn compare(up: &Up, arguments: &[&str]) -> Vec<Value> {
+    let at = [1, 2, 3].map(|site| up.at(site)).join(",");
+    let options = ["--at", &at, "--clients", "6", "--threads", "2", "--json"];
+    let output = bench(&[&options[..], arguments].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let variants = report["variants"].as_array().unwrap().clone();
+    for variant in &variants {
+        assert!(variant["total"]["count"].as_u64() > Some(0), "{variant}");
+        let invariants = variant["invariants"].as_array().unwrap();
+        assert!(invariants.iter().all(|invariant| invariant["broken"] == 0), "{variant}");
+        assert!(invariants[1]["checked"].as_u64() > Some(0), "{variant}");
+    }
+    variants
+}
+
+fn names(variants: &[Value]) -> Vec<&str> {
+    variants.iter().map(|variant| variant["variant"].as_str().unwrap()).collect()
+}
+
+/// Checks the levels and intervals of the variants of a service: strong, weak, latency-bound and
+/// error-bound.
+fn check_observations(variants: &[Value]) {
+    assert_eq!(names(variants), ["strong", "weak", "latency-bound", "error-bound"]);
+    let levels = |variant: usize| {
+        let levels = variants[variant]["levels"].as_object().unwrap();
+        levels.keys().map(String::as_str).collect::<Vec<_>>()
+    };
+    assert_eq!((levels(0), levels(1)), (vec!["linearizable"], vec!["causal"]));
+    let permitted = ["causal", "linearizable"];
+    assert!(levels(2).iter().all(|level| permitted.contains(level)) && !levels(2).is_empty());
+    for (number, variant) in variants.iter().enumerate() {
+        let intervals = variant["intervals"]["count"].as_u64();
+        assert_eq!(intervals > Some(0), number == 3, "{variant}");
+        assert!(variant["over_weak"]["operations/s"].as_f64() > Some(0.0), "{variant}");
+    }
+    assert_eq!(variants[1]["over_weak"]["operations/s"], 1.0);
+}
+
+#[test]
+fn tickets_are_sold_in_all_variants_at_a_running_cluster() {
+    let up = up_for("tickets", |spaces| spaces);
+    let variants = compare(&up, &["--workload", "tickets"]);
+    check_observations(&variants);
+    for variant in &variants {
+        assert!(variant["purchases"]["sold"].as_u64() > Some(0), "{variant}");
+        assert_eq!(variant["invariants"][1]["checked"], 200, "{variant}");
+    }
+    // Events with one ticket each sell out.
+    let few = ["--workload", "tickets", "--tickets", "1", "--variant", "weak,error-bound"];
+    let variants = compare(&up, &few);
+    assert_eq!(names(&variants), ["weak", "error-bound"]);
+    assert!(variants[0]["purchases"]["sold out"].as_u64() > Some(0), "{}", variants[0]);
+}
+
+#[test]
+fn tweets_are_posted_in_all_variants_at_a_running_cluster() {
+    let up = up_for("retwis", |spaces| spaces);
+    let variants = compare(&up, &["--workload", "retwis", "--users", "120"]);
+    check_observations(&variants);
+    for variant in &variants {
+        let kinds = variant["transactions"].as_array().unwrap();
+        let names: Vec<_> = kinds.iter().map(|kind| kind["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["timeline", "tweet", "retweet", "follow", "new user"]);
+    }
+}
+
+#[test]
+fn services_need_their_spaces() {
+    let changed = |spaces: String| spaces.replace("type = \"list\"\n", "").replace("5%", "4%");
+    let up = up_for("tickets", changed);
+    let output = bench(&["--workload", "tickets", "--at", &up.at(1)]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    for reason in [
+        "space 'tickets-list' ('tickets:list:') has no type, not type list",
+        "space 'tickets-e5' ('tickets:e5:') has type counter and an error bound of 4%, not type \
+         counter and an error bound of 5%",
+        "[[space]]\nname = \"tickets-list\"\nprefix = \"tickets:list:\"\nlevel = \"causal\"\ntype",
+    ] {
+        assert!(errors.contains(reason), "{errors}");
+    }
+    assert!(!errors.contains("loading") && !errors.contains("tickets:pool:"), "{errors}");
+
+    let output = bench(&["--workload", "retwis", "--at", &up.at(1)]);
+    let errors = text(&output.stderr);
+    assert!(errors.contains("no space for keys beginning with 'retwis:s5:'"), "{errors}");
 }

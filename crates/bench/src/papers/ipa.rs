@@ -3,17 +3,19 @@
 //! | module | subject |
 //! |---|---|
 //! | `conditions` | Table 1: delays between clients and sites, and between sites |
-//! | `store`, `spaces` | the store of the experiments, and spaces as that store |
+//! | `store` | replicas to which clients connect |
 //! | `load` | clients |
 //! | `counters` | Figures 5 to 7: bounds of latency and of error |
 //! | `tickets` | Figures 8 and 9: the ticket service |
 //! | `retwis` | Figure 11: the Twitter clone |
+//!
+//! The data types of the store and the two services are those of the module `services`, whose
+//! workloads `solera bench` runs.
 
 mod conditions;
 mod counters;
 mod load;
 mod retwis;
-mod spaces;
 mod store;
 mod tickets;
 

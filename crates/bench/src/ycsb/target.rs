@@ -7,15 +7,11 @@ use solera_redis::{Plain, PlainError, Reads, Reply};
 
 use crate::closed_loop::{Sessions, WorkloadSession};
 use crate::place::TargetCluster;
+use crate::session::{multi, repeat};
 use crate::tally::{Aborts, Counters};
 
 /// Time limit of a request to a server that is not Solera.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum number of attempts of a transaction that aborts.
-const ATTEMPTS: u32 = Client::ATTEMPTS;
-/// Pause before the second attempt; doubles with each further one.
-const PAUSE: Duration = Duration::from_millis(1);
-const MOST_PAUSE: Duration = Duration::from_millis(64);
 /// Command that returns the counters of a session, on servers that have it.
 const COUNTERS: &str = "SOLERA.STALE";
 
@@ -120,26 +116,19 @@ impl YcsbSession {
         operations: &[Operation],
         sending: Sending,
     ) -> Result<(), Error> {
-        let (mut attempts, mut pause) = (0, PAUSE);
-        loop {
-            attempts += 1;
-            let result = self.attempt(operations, sending).await;
-            let Err(error) = result else { return Ok(()) };
-            if error.code() != Some("ABORTED") {
-                return Err(error);
-            }
-            *self.aborts.entry(cause_of(&error)).or_default() += 1;
-            if attempts == ATTEMPTS {
-                return Err(error);
-            }
-            tokio::time::sleep(pause).await;
-            pause = (2 * pause).min(MOST_PAUSE);
-        }
+        let mut aborts = std::mem::take(&mut self.aborts);
+        let attempt = async || self.attempt(operations, sending).await;
+        let result =
+            repeat(attempt, |error| *aborts.entry(cause_of(error)).or_default() += 1).await;
+        self.aborts = aborts;
+        result
     }
 
     async fn attempt(&mut self, operations: &[Operation], sending: Sending) -> Result<(), Error> {
         let committed = match (sending, &mut self.link) {
-            (Sending::Multi, Link::Solera(client)) => multi(client, operations).await?,
+            (Sending::Multi, Link::Solera(client)) => {
+                multi(client, operations).await.map(|_| true)?
+            }
             (Sending::Multi, Link::Redis(plain)) => {
                 plain.transaction(operations).await.map_err(error)?
             }
@@ -221,19 +210,6 @@ impl WorkloadSession for YcsbSession {
             Link::Solera(client) => client.token().await.ok(),
             Link::Redis(_) => None,
         }
-    }
-}
-
-/// Runs a transaction with MULTI and EXEC; returns whether it was executed.
-async fn multi(client: &mut Client, operations: &[Operation]) -> Result<bool, Error> {
-    let inner = operations.iter().map(|words| words.iter().map(Vec::as_slice).collect());
-    let mut commands: Vec<Vec<&[u8]>> = vec![vec![b"MULTI"]];
-    commands.extend(inner);
-    commands.push(vec![b"EXEC"]);
-    match client.pipeline(&commands).await?.pop() {
-        Some(Value::Error(text)) => Err(Error::server(&text)),
-        Some(Value::Null) => Ok(false),
-        _ => Ok(true),
     }
 }
 

@@ -8,8 +8,23 @@ use std::time::Duration;
 use crate::error::BenchError;
 use crate::papers::network::Network;
 use crate::papers::processes::{Process, Wan};
+use crate::services::{Needed, tables};
 
-use super::spaces::{self, Spaces};
+use super::store::Spaces;
+
+/// Spaces of the clusters.
+const NEEDED: [Needed; 10] = [
+    Needed::Strong,
+    Needed::Weak,
+    Needed::Typed("pool"),
+    Needed::Typed("set"),
+    Needed::Typed("list"),
+    Needed::Counters(1),
+    Needed::Counters(3),
+    Needed::Counters(5),
+    Needed::Counters(10),
+    Needed::Sets(5),
+];
 
 /// Delays of an experiment.
 #[derive(Clone, Copy)]
@@ -70,7 +85,7 @@ impl Condition {
     /// Fails if it cannot be started.
     pub(super) fn start_cluster(&self) -> Result<RunningCluster, BenchError> {
         let network = Network::new()?;
-        let mut process = Process::up(&spaces::config(), 3, self.between)?;
+        let mut process = Process::up(&tables("", &NEEDED), 3, self.between)?;
         let sites = process.wait()?;
         let beside = [sites[0], sites[1]];
         let (rtt, jitter) = self.client;

@@ -4,16 +4,18 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use solera::Error;
 use solera_levels::Level;
 
 use super::conditions::Condition;
-use super::load::{Measured, Pace, Step, Workload, load, run};
-use super::store::{Failure, IpaStoreSession, Policy, Read, Store};
+use super::load::{Measured, Pace, Step, Workload, run};
+use super::store::Store;
 use super::{Findings, Laboratory};
 use crate::error::BenchError;
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
 use crate::random::Random;
+use crate::services::{IpaStoreSession, Policy, Read, load};
 
 /// Number of counters in the paper.
 const COUNTERS: usize = 100;
@@ -59,7 +61,7 @@ fn name(run: u32, counter: usize) -> String {
 }
 
 impl<S: IpaStoreSession> Workload<S> for Counting {
-    async fn run(&self, session: &mut S, random: &mut Random) -> Result<Step, Failure> {
+    async fn run(&self, session: &mut S, random: &mut Random) -> Result<Step, Error> {
         let counter = random.below(COUNTERS as u64) as usize;
         let known = || self.truth.borrow()[counter];
         let before = known();
@@ -112,7 +114,8 @@ fn measure<S: Store + 'static>(
     let run_number = laboratory.next_run();
     let truth = Rc::new(RefCell::new(vec![Truth::default(); COUNTERS]));
     let loaded = Rc::clone(&truth);
-    load(store, COUNTERS, async move |session: &mut S::Session, counter| {
+    let connect = async |loader| store.connect_beside(loader).await;
+    load(connect, COUNTERS, async move |session: &mut S::Session, counter| {
         let value = Random::new(counter as u64).below(MOST) as i64;
         session.add(&name(run_number, counter), value, policy).await?;
         loaded.borrow_mut()[counter] = Truth { acknowledged: value, sent: value };

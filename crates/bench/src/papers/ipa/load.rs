@@ -6,16 +6,18 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use solera::Error;
 use solera_levels::Level;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::Laboratory;
-use super::store::{Failure, IpaStoreSession, Store};
+use super::store::Store;
 use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::papers::Row;
 use crate::random::Random;
+use crate::services::{IpaStoreSession, Observed};
 
 /// Number of clients, and what they do.
 #[derive(Clone, Copy)]
@@ -30,7 +32,7 @@ pub(super) struct Pace {
 /// Operations that clients run.
 pub(super) trait Workload<S: IpaStoreSession>: Clone + 'static {
     /// Runs the next operation of a client.
-    async fn run(&self, session: &mut S, random: &mut Random) -> Result<Step, Failure>;
+    async fn run(&self, session: &mut S, random: &mut Random) -> Result<Step, Error>;
 }
 
 /// An operation that has ended.
@@ -47,10 +49,13 @@ impl Step {
         Step { kind, counts: Vec::new(), numbers: Vec::new() }
     }
 
-    /// Counts a read of a level.
-    pub(super) fn note_level(&mut self, level: Level) {
-        let strong = level == Level::Linearizable;
-        self.counts.push(if strong { "strong" } else { "weaker" });
+    /// Counts the levels of reads, and the widths of intervals.
+    pub(super) fn observe(&mut self, observed: &Observed) {
+        let strong = |level: &Level| *level == Level::Linearizable;
+        let counted = |level| if strong(level) { "strong" } else { "weaker" };
+        self.counts.extend(observed.levels.iter().map(counted));
+        let width = |&(min, max): &(i64, i64)| 100.0 * (max - min) as f64 / min.max(1) as f64;
+        self.numbers.extend(observed.intervals.iter().map(|interval| ("width", width(interval))));
     }
 }
 
@@ -73,11 +78,11 @@ struct Numbers {
 }
 
 impl Measured {
-    fn add(&mut self, result: Result<Step, Failure>, took: Duration) {
+    fn add(&mut self, result: Result<Step, Error>, took: Duration) {
         let step = match result {
             Ok(step) => step,
-            Err(Failure(text)) => {
-                self.failures = (self.failures.0 + 1, text);
+            Err(error) => {
+                self.failures = (self.failures.0 + 1, error.to_string());
                 return;
             }
         };
@@ -160,40 +165,6 @@ impl Measured {
 
 fn ms(time: Option<Duration>) -> f64 {
     time.map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0)
-}
-
-/// Number of sessions that load data.
-const LOADERS: usize = 20;
-
-/// Runs a task for each number below `count`, in several sessions without delays to their sites,
-/// and waits until a majority of the replicas has what these sessions have written.
-///
-/// # Errors
-/// Fails if a session cannot connect, or if a task fails.
-pub(super) fn load<S: Store + 'static>(
-    store: &S,
-    count: usize,
-    task: impl AsyncFn(&mut S::Session, usize) -> Result<(), Failure> + Clone + 'static,
-) -> Result<(), BenchError> {
-    let tasks = LocalSet::new();
-    let running = async {
-        let mut loaders = JoinSet::new();
-        for loader in 0..LOADERS {
-            let (mut session, task) = (store.connect_beside(loader).await?, task.clone());
-            loaders.spawn_local(async move {
-                for number in (loader..count).step_by(LOADERS) {
-                    task(&mut session, number).await?;
-                }
-                session.settle().await
-            });
-        }
-        while let Some(loaded) = loaders.join_next().await {
-            let loaded = loaded.map_err(|error| Failure(error.to_string())).flatten();
-            loaded.map_err(|Failure(text)| BenchError::Transaction(text))?;
-        }
-        Ok(())
-    };
-    crate::runtime()?.block_on(tasks.run_until(running))
 }
 
 /// Runs a workload to its end, in this thread. The operations that begin within the window count.
