@@ -8,9 +8,11 @@
 //! | `retwis` | the Twitter clone |
 //! | `store`, `spaces` | the store of the services, and spaces as that store |
 //! | `load` | loading data |
+//! | `observations` | levels of reads and widths of intervals |
 //! | `report` | variants side by side |
 
 mod load;
+mod observations;
 mod report;
 pub(crate) mod retwis;
 mod spaces;
@@ -38,7 +40,9 @@ pub(crate) use store::{Bought, IpaStoreSession, Observed, Policy, Read};
 pub use variant::Variant;
 
 use spaces::SpacesSites;
-use variant::TOLERANCE;
+
+/// Error tolerance, in percent (IPA §5.3).
+const TOLERANCE: u32 = 5;
 
 /// A service with its settings.
 #[derive(Clone, Debug)]
@@ -86,11 +90,8 @@ impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Service::Tickets { tickets: mean } => {
-                write!(
-                    f,
-                    "tickets, {} with {mean} tickets on average",
-                    counted(tickets::EVENTS, "event")
-                )
+                let (events, mean) = (counted(tickets::EVENTS, "event"), counted(*mean, "ticket"));
+                write!(f, "tickets, {events} with {mean} on average")
             }
             Service::Retwis { users } => write!(f, "retwis, {}", counted(*users, "user")),
         }
@@ -197,7 +198,7 @@ fn measure<V: Visited>(
     });
     let mut invariants = checked.map_err(BenchError::Check)?;
     let counters = std::mem::take(&mut tally.counters);
-    invariants.extend(report::widths(&counters));
+    invariants.extend(observations::widths(&counters));
     let (name, kinds) = (variant.to_string(), visited.kinds());
     let report = Report::new(name, Strong::Solera, pace, place.sites(), &kinds, tally, invariants);
     Ok(VariantReport { variant, report, counters })

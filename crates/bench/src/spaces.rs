@@ -2,6 +2,7 @@
 
 use solera::{Error, Value};
 use solera_config::{ClusterSpec, Overrides};
+use solera_levels::Level;
 
 use crate::error::BenchError;
 use crate::place::TargetCluster;
@@ -165,14 +166,22 @@ fn spaces_of(text: &str) -> Result<Vec<Found>, BenchError> {
     let spec = spec.map_err(|error| BenchError::Start(error.to_string()))?;
     let spaces = spec.spaces.iter().filter(|space| !space.prefix.is_empty());
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let found = spaces.map(|space| Found {
-        name: space.name.clone(),
-        prefix: space.prefix.clone(),
-        level: space.level.name().to_owned(),
-        strong: owned(&space.relation.strong()),
-        conflicts: space.relation.conflicts().iter().map(|pair| owned(pair)).collect(),
-        of_type: space.of_type.map(|of_type| of_type.to_string()),
-        error: space.error.map(|error| error.tolerance()),
+    let found = spaces.map(|space| {
+        // SOLERA.SPACES returns the commands and conflicts of spaces that declare them.
+        let declares = space.level == Level::Por;
+        let (strong, conflicts) = match declares {
+            true => (space.relation.strong(), space.relation.conflicts()),
+            false => Default::default(),
+        };
+        Found {
+            name: space.name.clone(),
+            prefix: space.prefix.clone(),
+            level: space.level.name().to_owned(),
+            strong: owned(&strong),
+            conflicts: conflicts.iter().map(|pair| owned(pair)).collect(),
+            of_type: space.of_type.map(|of_type| of_type.to_string()),
+            error: space.error.map(|error| error.tolerance()),
+        }
     });
     Ok(found.collect())
 }

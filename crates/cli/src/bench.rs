@@ -26,7 +26,7 @@ Examples:
   solera bench --workload tpcc --up 3 --wan aws --scale small
                                                      TPC-C in a speculative space, with small tables
   solera bench --workload tpcc --at 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103 --warehouses 5
-  solera bench --workload tickets --up 3 --wan aws   sells tickets in four variants, one after another
+  solera bench --workload tickets --up 3 --wan aws   sells tickets, in four variants one by one
   solera bench --workload retwis --up 3 --wan aws --variant weak,error-bound
                                                      a Twitter clone in two variants
   solera bench --workload tickets --at 127.0.0.1:7101,127.0.0.1:7102 --think-ms 0 --seconds 10

@@ -263,11 +263,14 @@ fn tickets_are_sold_in_all_variants_at_a_running_cluster() {
         assert!(variant["purchases"]["sold"].as_u64() > Some(0), "{variant}");
         assert_eq!(variant["invariants"][1]["checked"], 200, "{variant}");
     }
-    // Events with one ticket each sell out.
-    let few = ["--workload", "tickets", "--tickets", "1", "--variant", "weak,error-bound"];
-    let variants = compare(&up, &few);
-    assert_eq!(names(&variants), ["weak", "error-bound"]);
-    assert!(variants[0]["purchases"]["sold out"].as_u64() > Some(0), "{}", variants[0]);
+    // Events with one ticket each sell out. How many purchases there are depends on the machine.
+    let few = ["--workload", "tickets", "--tickets", "1", "--variant", "weak"];
+    let sold_out = |_| {
+        let variants = compare(&up, &few);
+        assert_eq!(names(&variants), ["weak"]);
+        variants[0]["purchases"]["sold out"].as_u64() > Some(0)
+    };
+    assert!((0..10).any(sold_out), "no event has sold out");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use solera::ipa::{
 use solera::{Client, Error, Token, Value};
 use solera_levels::Level;
 
-use super::report;
+use super::observations;
 use super::store::{Bought, IpaStoreSession, Observed, Policy, Read};
 use crate::closed_loop::{Sessions, WorkloadSession};
 use crate::place::TargetCluster;
@@ -108,7 +108,7 @@ impl SpacesSession {
 
     /// Counts what an operation has read.
     pub(crate) fn observe(&mut self, observed: &Observed) {
-        for (name, number) in report::numbers(observed) {
+        for (name, number) in observations::numbers(observed) {
             self.count(&name, number);
         }
     }

@@ -4,13 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::TOLERANCE;
 use super::retwis::Policies;
 use super::store::Policy;
 
 /// Bound of the latency of reads (IPA §5.3).
 const BOUND: Policy = Policy::Within(Duration::from_millis(20));
-/// Error tolerance, in percent.
-pub(crate) const TOLERANCE: u32 = 5;
 
 /// Policies of the data of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Replicas to which the clients of the experiments connect. Another store, such as Apache Cassandra,
-//! would implement the same trait.
+//! Replicas to which the clients of the experiments connect. Another store, such as Apache
+//! Cassandra, would implement the same trait.
 
 use std::net::SocketAddr;
 

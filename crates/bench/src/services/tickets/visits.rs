@@ -7,7 +7,7 @@ use super::{Action, EVENTS, KINDS, Tickets};
 use crate::closed_loop::Workload;
 use crate::invariant::Invariant;
 use crate::random::Random;
-use crate::services::report::{CANNOT_TELL, SOLD, SOLD_OUT};
+use crate::services::observations::{CANNOT_TELL, SOLD, SOLD_OUT};
 use crate::services::spaces::{SpacesSession, SpacesSites};
 use crate::services::store::{Bought, Observed, Read};
 use crate::services::{IpaStoreSession, Run, Visited, is_unknown, while_unsure};
