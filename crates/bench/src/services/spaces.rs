@@ -116,15 +116,19 @@ impl SpacesSession {
     /// Reads how many units are left in a pool. If there is a counter beside the pool, does not
     /// read the counter.
     pub(crate) async fn units(&mut self, pool: &str, policy: Policy) -> Result<i64, Error> {
-        let levelled = self.levelled(policy);
         if policy == Policy::Strong {
-            let key = self.counter(pool, policy);
-            let counter = Counter::open(self.client(), key, levelled).await?;
-            return Ok(counter.read(self.client()).await?.0);
+            return self.value(pool, policy).await;
         }
-        let key = self.of_type("pool", pool, policy);
+        let (key, levelled) = (self.of_type("pool", pool, policy), self.levelled(policy));
         let pool = Pool::open(self.client(), key, levelled).await?;
         Ok(pool.left(self.client()).await?.0)
+    }
+
+    /// Reads the value of a counter, not its interval.
+    pub(crate) async fn value(&mut self, counter: &str, policy: Policy) -> Result<i64, Error> {
+        let (key, levelled) = (self.counter(counter, policy), self.levelled(policy));
+        let counter = Counter::open(self.client(), key, levelled).await?;
+        Ok(counter.read(self.client()).await?.0)
     }
 
     fn levelled(&self, policy: Policy) -> Levelled {

@@ -35,6 +35,8 @@ pub(super) struct Found {
     pub(super) tickets: u32,
     /// Number of tickets that are left.
     pub(super) left: i64,
+    /// Number of tickets that are left, by the counter for pages.
+    pub(super) counted: i64,
     /// The same as pages show it: minimum and maximum.
     pub(super) shown: (i64, i64),
 }
@@ -47,7 +49,7 @@ pub(super) fn check(events: &[Found], sales: &Sales) -> Vec<Invariant> {
     let mut once = Invariant::new("no ticket is sold twice");
     let mut limit = Invariant::new("no event sells more tickets than it has");
     let mut left = Invariant::new("the tickets that are left and the acknowledged sales are all");
-    let mut shown = Invariant::new("the shown number contains the tickets that are left");
+    let mut shown = Invariant::new("pages show the number of tickets that are left");
     let mut owners = BTreeMap::new();
     for (event, ticket) in &sales.sold {
         let first = owners.insert(ticket, event);
@@ -55,7 +57,7 @@ pub(super) fn check(events: &[Found], sales: &Sales) -> Vec<Invariant> {
         once.check(first.map(again));
     }
     for (number, event) in events.iter().enumerate() {
-        let Found { tickets, left: remaining, shown: (min, max) } = *event;
+        let Found { tickets, left: remaining, counted, shown: (min, max) } = *event;
         let sold = sales.sold.iter().filter(|(event, _)| *event == number).count() as i64;
         let unknown = sales.unknown.iter().filter(|event| **event == number).count() as i64;
         let capacity = i64::from(tickets);
@@ -70,8 +72,14 @@ pub(super) fn check(events: &[Found], sales: &Sales) -> Vec<Invariant> {
             )
         };
         left.check((!(least..=most).contains(&remaining)).then(wrong));
-        let wrong = || format!("event {number}: {remaining} tickets are left, not {min} to {max}");
-        shown.check((!(min..=max).contains(&remaining)).then(wrong));
+        let is_shown = counted == remaining && (min..=max).contains(&remaining);
+        let wrong = || {
+            format!(
+                "event {number}: {remaining} tickets are left, and pages show {counted} as {min} \
+                 to {max}"
+            )
+        };
+        shown.check((!is_shown).then(wrong));
     }
     vec![once, limit, left, shown]
 }
@@ -116,8 +124,8 @@ mod tests {
     /// Two events, of which the first has sold 2 of 5 tickets, and perhaps another one.
     fn sales() -> ([Found; 2], Sales) {
         let events = [
-            Found { tickets: 5, left: 2, shown: (2, 3) },
-            Found { tickets: 4, left: 4, shown: (4, 4) },
+            Found { tickets: 5, left: 2, counted: 2, shown: (2, 3) },
+            Found { tickets: 4, left: 4, counted: 4, shown: (4, 4) },
         ];
         let sold = vec![(0, "a".to_owned()), (0, "b".to_owned())];
         (events, Sales { sold, unknown: vec![0], added: Vec::new() })
@@ -134,21 +142,24 @@ mod tests {
         let checked: Vec<u64> = check(&events, &sales).iter().map(|rule| rule.checked).collect();
         assert_eq!(checked, [2, 2, 2, 2]);
         // The purchase with the unknown outcome has taken no ticket.
-        events[0].left = 3;
+        (events[0].left, events[0].counted) = (3, 3);
         assert_eq!(broken(&events, &sales), Vec::<String>::new());
     }
 
     #[test]
     fn violations_of_each_rule_are_detected() {
         let (events, sales) = sales();
-        let with = |left| [Found { left, shown: (left, left), ..events[0] }, events[1]];
+        let with =
+            |left| [Found { left, counted: left, shown: (left, left), ..events[0] }, events[1]];
         for left in [1, 4] {
             let found = broken(&with(left), &sales);
             let reason = "event 0: 2 of 5 tickets were sold, 1 perhaps, and";
             assert!(found.len() == 1 && found[0].starts_with(reason), "{found:?}");
         }
-        let narrow = [Found { shown: (3, 3), ..events[0] }, events[1]];
-        assert_eq!(broken(&narrow, &sales), ["event 0: 2 tickets are left, not 3 to 3"]);
+        for (counted, shown, text) in [(2, (3, 3), "2 as 3 to 3"), (3, (2, 3), "3 as 2 to 3")] {
+            let found = broken(&[Found { counted, shown, ..events[0] }, events[1]], &sales);
+            assert_eq!(found, [format!("event 0: 2 tickets are left, and pages show {text}")]);
+        }
 
         let mut twice = sales.clone();
         twice.sold[1].1 = "a".to_owned();

@@ -35,11 +35,11 @@ impl Visits {
     async fn find(&self, session: &mut SpacesSession, number: usize) -> Result<Found, Error> {
         let (event, policy) = (self.tickets.event(number), self.tickets.policy);
         let left = session.units(&event, policy).await?;
-        let shown = match session.left(&event, policy).await? {
-            Read::Value(left, _) => (left, left),
-            Read::Interval(min, max) => (min, max),
+        let (counted, shown) = match session.left(&event, policy).await? {
+            Read::Value(left, _) => (left, (left, left)),
+            Read::Interval(min, max) => (session.value(&event, policy).await?, (min, max)),
         };
-        Ok(Found { tickets: self.tickets.initial(number).tickets, left, shown })
+        Ok(Found { tickets: self.tickets.initial(number).tickets, left, counted, shown })
     }
 }
 
