@@ -131,7 +131,7 @@ impl<P: Procedures> Creek<P> {
             finals: replica.order.finals(),
             digest: replica.digest,
             committed: replica.order.finals() + replica.order.committed().len() as u64,
-            tentative: replica.order.tentative_len(),
+            tentative: replica.order.tentative_len() + replica.hidden().count(),
             executions: replica.execution.executions(),
             predicted: replica.predicted.0,
             accurate: replica.predicted.1,
@@ -188,10 +188,11 @@ impl<P: Procedures> Creek<P> {
         self.replica.history.get(id)
     }
 
-    /// Returns the operations that are in the order and not final, in order.
+    /// Returns the operations that are in the order and not final, in order, and then those that
+    /// have no place before they are committed.
     pub fn unstable(&self) -> impl DoubleEndedIterator<Item = &Arc<Request<P::Operation>>> {
         let order = &self.replica.order;
-        order.committed().iter().chain(order.tentative())
+        order.committed().iter().chain(order.tentative()).chain(self.replica.hidden())
     }
 
     /// Returns the registers after the final operations. Later operations do not change what was

@@ -339,8 +339,7 @@ impl<P: Procedures> Replica<P> {
     /// Gives an invoked operation its place. Returns `None` if the tentative list is full.
     fn place_invoked(&mut self, now: Now, invoked: Invoked<P>, level: Level) -> Option<OrderPlace> {
         let Invoked { client, operation, track, .. } = invoked;
-        let hidden = if self.config.acyclic { self.undecided.len() } else { 0 };
-        if self.order.tentative_len() + hidden >= self.config.limits.tentative {
+        if self.order.tentative_len() + self.hidden().count() >= self.config.limits.tentative {
             self.rare(rare::BUSY);
             self.refuse(client);
             return None;
@@ -360,6 +359,11 @@ impl<P: Procedures> Replica<P> {
     /// so that no response shows them.
     fn hides(&self, strong: bool) -> bool {
         strong && self.config.acyclic && self.config.has(Rule::HideUndecided)
+    }
+
+    /// Returns the undecided strong operations that have no place.
+    pub(crate) fn hidden(&self) -> impl DoubleEndedIterator<Item = &Arc<Request<P::Operation>>> {
+        self.undecided.values().filter(|_| self.hides(true))
     }
 
     /// Broadcasts an operation and adds it to the tentative ones.
@@ -530,7 +534,7 @@ impl<P: Procedures> Replica<P> {
             return;
         }
         if self.hides(request.is_strong()) {
-            // Sessions that depend on it need not wait for it, because nothing shows it.
+            // It is part of pasts, because it may be committed when another site reads them.
             return self.frontier.place(request.id);
         }
         if self.order.weak_len() == 0 {

@@ -171,7 +171,7 @@ impl Home {
             decided: BTreeMap::new(),
             unconfirmed: BTreeSet::new(),
             askable: BTreeMap::new(),
-            reports_askable: false,
+            reports_askable: true,
             reported_askable: None,
         }
     }
@@ -214,10 +214,7 @@ impl Home {
 
     /// Returns whether something here depends on later ticks.
     pub(crate) fn waits(&self) -> bool {
-        !self.prepared.is_empty()
-            || !self.parked.is_empty()
-            || !self.unconfirmed.is_empty()
-            || self.reports_askable
+        !self.prepared.is_empty() || !self.parked.is_empty() || !self.unconfirmed.is_empty()
     }
 
     /// Returns whether a stamp is so far ahead of the clock that no correct clock can have produced
@@ -426,6 +423,7 @@ impl Home {
             let mut entries = context.store.show(shard, before);
             for entry in &mut entries {
                 entry.decided = self.decided.remove(&(shard, entry.stamp)).unwrap_or_default();
+                self.reports_askable |= !entry.decided.is_empty();
             }
             if context.config.trace {
                 entries.iter().for_each(|entry| context.out.trace(Event::Shown(entry.clone())));

@@ -311,7 +311,7 @@ impl Occult {
                 self.with_home(now, |it, context| it.on_query(context, from, tid));
             }
             Body::Resolve(tid) => {
-                self.with_home(now, |it, context| it.on_resolve(context, from, tid));
+                self.with_home(now, |it, context| it.on_resolve(context, (from, epoch), tid));
             }
             Body::Execute(execute) => {
                 self.with_home(now, |it, context| it.on_execute(context, from, execute));

@@ -276,6 +276,11 @@ impl Store {
         self.queue.contains_key(&shard)
     }
 
+    /// Returns whether writes of the shard with this stamp are hidden.
+    pub(crate) fn hides_at(&self, shard: ShardId, stamp: Stamp) -> bool {
+        self.queue.get(&shard).is_some_and(|hidden| hidden.contains_key(&stamp))
+    }
+
     /// Returns the greatest stamp of a shard's versions.
     pub(crate) fn greatest(&self, shard: ShardId) -> Stamp {
         let versions = self.shards.get(&shard).into_iter().flat_map(BTreeMap::values);

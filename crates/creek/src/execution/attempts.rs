@@ -120,9 +120,9 @@ impl<P: Procedures> Attempts<P> {
         !self.ready.is_empty() || slots == 0 && !self.waiting.is_empty()
     }
 
-    /// Returns whether the execution of an operation writes nothing.
+    /// Returns whether the execution of an operation writes nothing, or its client has cancelled it.
     pub(crate) fn only_reads(&self, number: u64) -> bool {
-        self.attempts.get(&number).is_some_and(|attempt| attempt.only_reads)
+        self.attempts.get(&number).is_none_or(|attempt| attempt.only_reads)
     }
 
     /// Returns whether an operation that has a place, and probably conflicts, must be executed.

@@ -147,7 +147,12 @@ impl<P: Procedures> Replica<P> {
         response: Option<Arc<P::Response>>,
         before: Option<Before>,
     ) {
-        let Some(response) = response else { return };
+        let cast = self.streams.get(id).and_then(|request| request.cast());
+        let Some(response) =
+            response.filter(|_| cast.is_some_and(|it| self.undecided.contains_key(&it)))
+        else {
+            return;
+        };
         self.frontier.executed(id, &response, true);
         let claim = self.claim_after(before);
         let Some(awaited) = self.awaited.get_mut(&id) else { return };

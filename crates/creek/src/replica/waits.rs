@@ -294,14 +294,19 @@ impl<P: Procedures> Replica<P> {
         self.cover_barriers(now)
     }
 
-    /// Returns the last operation of a site up to which all are delivered.
+    /// Returns an id up to which all operations of a site are delivered. Undecided strong operations
+    /// that no reply shows are not: elsewhere, they may be committed and shown.
     fn delivered(&self, site: SiteId) -> Option<OperationId> {
-        match self.config.has(Rule::AttachInOrder) {
+        let delivered = match self.config.has(Rule::AttachInOrder) {
             true => self.frontier.delivered(site),
             false => {
                 self.streams.last_run(site).map(|(run, event)| OperationId { site, run, event })
             }
-        }
+        };
+        let hidden = self.undecided.values().filter(|it| it.id.site == site && self.hides(true));
+        let first = hidden.map(|request| request.id).min();
+        let before = first.map(|first| OperationId { event: first.event - 1, ..first });
+        delivered.map(|last| before.map_or(last, |before| last.min(before)))
     }
 
     /// Lets a request wait for the next operation of its past, or answers it.

@@ -264,6 +264,20 @@ fn attach_waits_for_operations_of_every_run_and_their_contexts() {
 }
 
 #[test]
+fn in_an_acyclic_space_attach_waits_until_strong_operations_are_committed() {
+    let mut cluster = Cluster::new(|config| config.acyclic = true);
+    cluster.append(1, 'a', Level::Strong);
+    cluster.deliver(1, 0);
+    let strong = past([id(1, 1, 1)]);
+    let attached = cluster.attach(0, strong.clone());
+    assert!(!cluster.has_reply(attached));
+    assert_eq!(cluster.machines[0].status().tentative, 1);
+    cluster.rest();
+    assert!(cluster.is_reached(attached));
+    assert_eq!(cluster.machines[0].status().tentative, 0);
+}
+
+#[test]
 fn a_site_that_lacks_the_context_of_a_first_operation_has_delivered_the_runs_before_it() {
     let mut cluster = Cluster::new(|_| {});
     cluster.append(2, 'a', Level::Weak);

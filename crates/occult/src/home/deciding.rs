@@ -79,13 +79,17 @@ impl Home {
         let ended = match decision {
             Decision::Commit(commit) => {
                 // A checkpoint has decisions about shown writes as well.
-                if let (Some(shard), Some(stamp)) = (shard, commit.stamp_at(context.site()))
-                    && self.prepared.contains_key(&tid)
-                {
-                    let decided = self.decided.entry((shard, stamp)).or_default();
-                    decided.push((tid, commit.clone()));
+                let place = shard.zip(commit.stamp_at(context.site()));
+                let place = place.filter(|_| self.prepared.contains_key(&tid));
+                if let Some(place) = place {
+                    self.decided.entry(place).or_default().push((tid, commit.clone()));
                 }
                 self.settle(context, tid, Some(&commit));
+                // The values of a checkpoint may be newer than its open prepares.
+                if let Some((shard, stamp)) = place.filter(|it| !context.store.hides_at(it.0, it.1))
+                {
+                    self.decided.remove(&(shard, stamp));
+                }
                 let me = context.config.address;
                 let waiting = participants.into_iter().filter(|other| *other != me).collect();
                 Ended::Committed { commit, shard, waiting, sent: None }
@@ -199,9 +203,14 @@ impl Home {
     pub(crate) fn on_resolve(
         &mut self,
         context: &mut Context<'_>,
-        from: Address,
+        (from, epoch): (Address, u64),
         tid: TransactionId,
     ) {
+        if epoch < context.homes.epoch() && !self.prepared.contains_key(&tid) {
+            // The shard may have been taken from this home by force since. The participant asks
+            // again when it knows the moves, and then perhaps another home.
+            return self.on_query(context, from, tid);
+        }
         if !self.records.contains_key(&tid) {
             // A PREPARE or COMMIT that arrives later must find the decision. Neither arrives for a
             // transaction below `oldest`. If such a transaction had committed, its record would
@@ -287,6 +296,7 @@ impl Home {
                 && let Some(tids) = self.askable.get_mut(&shard)
             {
                 tids.remove(&tid);
+                self.reports_askable = true;
                 if tids.is_empty() {
                     self.askable.remove(&shard);
                 }
@@ -324,7 +334,6 @@ impl Home {
         if !self.waits() {
             return;
         }
-        self.report_askable(context);
         self.send_decisions(context);
         let now = context.now.monotonic;
         let timing = context.config.timing;
@@ -340,7 +349,8 @@ impl Home {
         for (tid, decision_home, shard) in expired {
             if self.may_ask(context, tid) {
                 if decision_home == context.config.address {
-                    self.on_resolve(context, decision_home, tid);
+                    let epoch = context.homes.epoch();
+                    self.on_resolve(context, (decision_home, epoch), tid);
                 } else if context.config.has(Rule::DecisionHomeDecides) {
                     context.out.send(decision_home, Body::Resolve(tid));
                 } else {
@@ -396,10 +406,11 @@ impl Home {
 
     /// Sends the replicas, from time to time, the commits that this home has decided and about
     /// which somebody may still ask, so that they forget the others.
-    fn report_askable(&mut self, context: &mut Context<'_>) {
+    pub(super) fn report_askable(&mut self, context: &mut Context<'_>) {
         let now = context.now.monotonic;
         let every = context.config.timing.timeout;
-        if !self.reports_askable || self.reported_askable.is_some_and(|at| now.since(at) < every) {
+        let last = *self.reported_askable.get_or_insert(now);
+        if !self.reports_askable || now.since(last) < every {
             return;
         }
         let me = context.config.address;
@@ -410,7 +421,7 @@ impl Home {
         let open = open.map(|(tid, _)| *tid);
         let tids: Vec<TransactionId> =
             open.chain(self.askable.values().flatten().copied()).collect();
-        self.reports_askable = !tids.is_empty();
+        self.reports_askable = false;
         // This home may have got its own decisions back with a shard.
         for to in context.targets.iter().copied().chain([me]) {
             context.out.send(to, Body::Askable(upto, tids.clone()));

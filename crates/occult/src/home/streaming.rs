@@ -105,6 +105,7 @@ impl Home {
     /// Sends new entries to the replicas (List. 2 l. 32–33; Fig. 4 l. 7–8). Periodically also sends
     /// the progress of all shards, so that idle shards do not look stale.
     pub(crate) fn stream(&mut self, context: &mut Context<'_>, publish: Duration) {
+        self.report_askable(context);
         let now = context.now.monotonic;
         let flush = context.config.timing.flush;
         for at in 0..context.targets.len() {
