@@ -168,13 +168,13 @@ fn every_rule_is_needed() {
         (Rule::DecisionHomeDecides, 0),
         (Rule::InOrder, 0),
         (Rule::SessionOrder, 0),
-        (Rule::LastAttempt, 150),
+        (Rule::LastAttempt, 350),
         (Rule::Ceiling, 200),
-        (Rule::UnreadBeforeForgotten, 880),
+        (Rule::UnreadBeforeForgotten, 1_150),
         (Rule::Removals, 0),
         (Rule::Epochs, 1_200),
-        (Rule::FormerHomes, 4_300),
-        (Rule::ParticipantsAreHomes, 412_300),
+        (Rule::FormerHomes, 4_950),
+        (Rule::ParticipantsAreHomes, 414_400),
         (Rule::NewHomeDecides, 0),
     ];
     let most = std::env::var("TRAPS").map_or(100, |most| most.parse().unwrap());
