@@ -120,7 +120,8 @@ impl<P: Procedures> Attempts<P> {
         !self.ready.is_empty() || slots == 0 && !self.waiting.is_empty()
     }
 
-    /// Returns whether the execution of an operation writes nothing, or its client has cancelled it.
+    /// Returns whether the execution of an operation writes nothing, or its client has cancelled
+    /// it.
     pub(crate) fn only_reads(&self, number: u64) -> bool {
         self.attempts.get(&number).is_none_or(|attempt| attempt.only_reads)
     }

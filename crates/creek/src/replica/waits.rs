@@ -294,8 +294,8 @@ impl<P: Procedures> Replica<P> {
         self.cover_barriers(now)
     }
 
-    /// Returns an id up to which all operations of a site are delivered. Undecided strong operations
-    /// that no reply shows are not: elsewhere, they may be committed and shown.
+    /// Returns an id up to which all operations of a site are delivered. Undecided strong
+    /// operations that no reply shows are not: elsewhere, they may be committed and shown.
     fn delivered(&self, site: SiteId) -> Option<OperationId> {
         let delivered = match self.config.has(Rule::AttachInOrder) {
             true => self.frontier.delivered(site),
