@@ -131,7 +131,7 @@ impl<P: Procedures> Creek<P> {
             finals: replica.order.finals(),
             digest: replica.digest,
             committed: replica.order.finals() + replica.order.committed().len() as u64,
-            tentative: replica.order.tentative_len() + replica.hidden().count(),
+            tentative: replica.order.tentative_len() + replica.hidden_len(),
             executions: replica.execution.executions(),
             predicted: replica.predicted.0,
             accurate: replica.predicted.1,

@@ -339,7 +339,7 @@ impl<P: Procedures> Replica<P> {
     /// Gives an invoked operation its place. Returns `None` if the tentative list is full.
     fn place_invoked(&mut self, now: Now, invoked: Invoked<P>, level: Level) -> Option<OrderPlace> {
         let Invoked { client, operation, track, .. } = invoked;
-        if self.order.tentative_len() + self.hidden().count() >= self.config.limits.tentative {
+        if self.order.tentative_len() + self.hidden_len() >= self.config.limits.tentative {
             self.rare(rare::BUSY);
             self.refuse(client);
             return None;
@@ -361,9 +361,21 @@ impl<P: Procedures> Replica<P> {
         strong && self.config.acyclic && self.config.has(Rule::HideUndecided)
     }
 
+    /// Returns the number of undecided strong operations that have no place.
+    pub(crate) fn hidden_len(&self) -> usize {
+        if self.hides(true) { self.undecided.len() } else { 0 }
+    }
+
     /// Returns the undecided strong operations that have no place.
     pub(crate) fn hidden(&self) -> impl DoubleEndedIterator<Item = &Arc<Request<P::Operation>>> {
-        self.undecided.values().filter(|_| self.hides(true))
+        self.undecided.values().take(self.hidden_len())
+    }
+
+    /// Returns the first of these operations of a site.
+    pub(crate) fn first_hidden(&self, site: SiteId) -> Option<OperationId> {
+        let first = CastId { site, run: 0, number: 0 };
+        let next = self.undecided.range(first..).next().filter(|_| self.hides(true));
+        next.filter(|(cast, _)| cast.site == site).map(|(_, request)| request.id)
     }
 
     /// Broadcasts an operation and adds it to the tentative ones.

@@ -280,8 +280,7 @@ impl Home {
             // must not mistake an earlier tenure of the decision home for the present one.
             let has_moved = |shard| context.homes.moved_by(shard) > request.epoch;
             let mut shards = request.writes.iter().map(|(key, _)| context.config.shard_of(key));
-            if !context.is_home_of(request.writes.iter().map(|(key, _)| key))
-                || shards.any(has_moved)
+            if shards.any(|shard| !context.is_home(shard) || has_moved(shard))
                 || has_moved(request.decision_shard)
             {
                 return context.out.send(from, Body::Moved(tid));

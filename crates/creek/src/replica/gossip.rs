@@ -214,9 +214,7 @@ impl<P: Procedures> Replica<P> {
 
     /// Starts the timer if it is needed.
     pub(crate) fn set_timer(&mut self, now: Monotonic) {
-        let hides = self.config.acyclic && !self.undecided.is_empty();
-        let is_needed = self.order.tentative_len() > 0
-            || hides
+        let is_needed = self.order.tentative_len() + self.hidden_len() > 0
             || self.streams.open().next().is_some()
             || self.comparison.is_due(self.order.finals())
             || self.compares_departures()

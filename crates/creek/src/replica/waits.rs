@@ -303,8 +303,7 @@ impl<P: Procedures> Replica<P> {
                 self.streams.last_run(site).map(|(run, event)| OperationId { site, run, event })
             }
         };
-        let hidden = self.undecided.values().filter(|it| it.id.site == site && self.hides(true));
-        let first = hidden.map(|request| request.id).min();
+        let first = self.first_hidden(site);
         let before = first.map(|first| OperationId { event: first.event - 1, ..first });
         delivered.map(|last| before.map_or(last, |before| last.min(before)))
     }

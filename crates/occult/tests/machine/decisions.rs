@@ -1,6 +1,7 @@
 //! Decisions of homes that fail or hand their shards over, at participants and clients that have
 //! not learned them.
 
+use solera_data::{Effect, Key};
 use solera_machine::Machine;
 use solera_membership::Members;
 use solera_occult::{
@@ -17,6 +18,14 @@ fn only_c_learns((from, to, body): Sent<'_>) -> Do {
         Body::Decided(..) | Body::Batch(_) if (from, to) == (A, P) => Do::Drop,
         _ => Do::Pass,
     }
+}
+
+/// A does not come back. C, the home of the first key, and P, that of the second one, have both
+/// writes of the transaction.
+fn survives_without_a(mut net: Net, keys: &[Key; 2]) {
+    net.run(3_000, cut(A));
+    assert_eq!(net.local(C, &keys[0]), bulk(7));
+    assert_eq!(net.local(P, &keys[1]), bulk(7));
 }
 
 /// A decides to commit, and its decision reaches C only. Other homes decide about many transactions
@@ -41,9 +50,7 @@ fn decisions_of_other_homes_do_not_replace_those_of_a_home() {
     }
     net.run(10, cut(A));
     net.shift(0, (A, C), true);
-    net.run(3_000, cut(A));
-    assert_eq!(net.local(C, &keys[0]), bulk(7));
-    assert_eq!(net.local(P, &keys[1]), bulk(7));
+    survives_without_a(net, &keys);
 }
 
 /// A decides to commit, and its decision reaches C only. A decides about many later transactions,
@@ -63,9 +70,7 @@ fn later_decisions_of_a_home_do_not_replace_one_that_is_not_confirmed() {
     }
     net.run(10, cut(A));
     net.shift(0, (A, C), true);
-    net.run(3_000, cut(A));
-    assert_eq!(net.local(C, &keys[0]), bulk(7));
-    assert_eq!(net.local(P, &keys[1]), bulk(7));
+    survives_without_a(net, &keys);
 }
 
 /// A decides to commit while C is cut off, and decides so much since that it sends C copies instead
@@ -87,9 +92,7 @@ fn copies_contain_decisions_that_are_not_confirmed() {
     net.run(2_000, cut_link(A, P));
     net.run(10, cut(A));
     net.shift(0, (A, C), true);
-    net.run(3_000, cut(A));
-    assert_eq!(net.local(C, &keys[0]), bulk(7));
-    assert_eq!(net.local(P, &keys[1]), bulk(7));
+    survives_without_a(net, &keys);
 }
 
 /// A decides to commit, hands its shard over to C, and fails before P has learned the decision.
@@ -101,9 +104,7 @@ fn a_home_that_has_taken_a_shard_over_knows_what_the_former_home_has_decided() {
     net.run(10, only_c_learns);
     net.shift(0, (A, C), false);
     net.run(100, cut_link(A, P));
-    net.run(3_000, cut(A));
-    assert_eq!(net.local(C, &keys[0]), bulk(7));
-    assert_eq!(net.local(P, &keys[1]), bulk(7));
+    survives_without_a(net, &keys);
 }
 
 /// A has decided to commit, and its outcome is lost. A client at C learns it from C, which takes
@@ -190,9 +191,7 @@ fn a_decision_outlives_a_checkpoint_and_a_handover() {
     net.run(100, nobody_learns);
     net.shift(0, (A, C), false);
     net.run(400, nobody_learns);
-    net.run(3_000, cut(A));
-    assert_eq!(net.local(C, &keys[0]), bulk(7));
-    assert_eq!(net.local(P, &keys[1]), bulk(7));
+    survives_without_a(net, &keys);
 }
 
 /// All participants have confirmed a commit, and the client's outcome is lost. The shard moves, and
@@ -306,9 +305,7 @@ fn decisions_of_a_former_tenure_are_kept() {
     net.run(7_000, p_waits);
     net.run(10, a_is_away);
     net.shift(0, (A, C), true);
-    net.run(3_000, cut(A));
-    assert_eq!(net.local(C, &keys[0]), bulk(7));
-    assert_eq!(net.local(P, &keys[1]), bulk(7));
+    survives_without_a(net, &keys);
 }
 
 /// P is away, and has not confirmed a commit. A decides about many later transactions.
@@ -398,7 +395,7 @@ fn a_prepare_with_an_impossible_decision_shard_has_no_effect() {
         let body = Body::Prepare(Prepare {
             tid,
             above: Stamp::ZERO,
-            writes: vec![(key.clone(), solera_data::Effect::default())],
+            writes: vec![(key.clone(), Effect::default())],
             decision_home: at(A),
             decision_shard: ShardId(shard),
             epoch,
